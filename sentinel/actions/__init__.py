@@ -1,0 +1,1 @@
+"""From a transition to a request that a job answers."""

@@ -1,0 +1,1 @@
+"""The wire between sentinel's programs: discovery, a small HTTP client, the shapes of requests."""

@@ -1,0 +1,1 @@
+"""Formats of checkpoints: which one is whole, and what it holds."""

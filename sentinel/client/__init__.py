@@ -1,0 +1,1 @@
+"""What a job imports: standard library only, silent without a daemon."""

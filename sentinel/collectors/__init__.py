@@ -1,0 +1,1 @@
+"""Collectors measure: they neither judge nor store."""

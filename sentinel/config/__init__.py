@@ -1,0 +1,1 @@
+"""Settings: one frozen class per room, one file, every problem at once."""

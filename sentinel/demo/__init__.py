@@ -1,0 +1,1 @@
+"""A night in forty seconds, with real child processes."""

@@ -1,0 +1,1 @@
+"""Series for others: the Prometheus text format."""

@@ -1,0 +1,1 @@
+"""Tailing files, recognising what a line means, masking secrets."""

@@ -1,0 +1,1 @@
+"""The nouns: frozen dataclasses with units in their names. Standard library only."""

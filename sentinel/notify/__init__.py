@@ -1,0 +1,1 @@
+"""From a transition to a message that a person reads."""

@@ -1,0 +1,1 @@
+"""The query language: lexer, parser, printer, vectorised and masked evaluation."""

@@ -1,0 +1,1 @@
+"""Rule files, their evaluation, and the state machine of alerts."""

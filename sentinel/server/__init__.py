@@ -1,0 +1,1 @@
+"""The HTTP API on a Unix socket."""

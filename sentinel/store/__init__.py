@@ -1,0 +1,1 @@
+"""The window in memory, the database behind it, the journal beside it."""

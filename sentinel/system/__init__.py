@@ -1,0 +1,1 @@
+"""The operating system's door: processes by pidfd, /proc, cgroups, peers, child processes in frames."""

@@ -1,0 +1,1 @@
+"""The terminal dashboard. It knows only the API."""
