@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -105,7 +106,7 @@ class Batch:
         found: dict[Entity, dict[str, float]] = {}
         for index, entity in enumerate(self.labels):
             pairs = ((m.name, column[index]) for m, column in zip(self.family.metrics, self.columns, strict=True))
-            found[entity] = {name: value for name, value in pairs if value == value}
+            found[entity] = {name: value for name, value in pairs if not math.isnan(value)}
         return found
 
 
