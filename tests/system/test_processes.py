@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -34,10 +34,8 @@ def program(text: str, *, session: bool = False) -> Iterator[subprocess.Popen[st
         yield child
     finally:
         if session:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         child.kill()
         child.communicate()
 
