@@ -1,0 +1,198 @@
+"""Reading what jobs write: counting, classifying, remembering where reading stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sentinel.logs.classify import Classifier
+from sentinel.logs.tail import Lines, Position, Tailer
+from sentinel.model.families import LOG, LOG_VOLUME
+from sentinel.model.jobs import Job
+from sentinel.model.logs import LogEvent, LogKind
+from sentinel.model.series import Entity, Family
+from sentinel.model.wire import WireError, decode, encode
+
+REMEMBERED = 50
+LOOK_FOR_FILES_S = 3.0
+SAVE_S = 2.0
+
+
+class Count(Protocol):
+    """Where counters move."""
+
+    def declare(self, family: Family, entity: Entity) -> None:
+        """A counter begins at 0, at once."""
+        ...
+
+    def inc(self, family: Family, entity: Entity, metric: str, by: float = 1) -> None:
+        """It moves."""
+        ...
+
+
+@dataclass(slots=True)
+class _Reading:
+    job: Job
+    tailer: Tailer
+    last: deque[LogEvent]
+    looked: float = 0.0
+    output_at: float | None = None
+    paths: tuple[str, ...] = field(default=())
+
+
+class JobLogs:
+    """Follows the output and the logs of every living job, in a thread of its own.
+
+    Args:
+        targets: The living jobs.
+        classifier: What lines mean. One for all jobs: it keeps its state by path.
+        count: Moves log_events_total, log_lines_total, log_bytes_total.
+        tell: Called in this thread with each batch of events of a job.
+        state: Where positions are kept over a restart.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        targets: Callable[[], Sequence[Job]],
+        classifier: Classifier,
+        count: Count,
+        tell: Callable[[Job, list[LogEvent]], None],
+        state: Path,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._targets = targets
+        self._classifier = classifier
+        self._count = count
+        self._tell = tell
+        self._state = state
+        self._clock = clock
+        self._readings: dict[str, _Reading] = {}
+        self._ended: dict[str, deque[LogEvent]] = {}
+        self._lock = threading.Lock()
+        self._saved_at = 0.0
+        self._dirty = False
+        self._kept = _load(state)
+
+    def look(self) -> None:
+        """Read what has come. Never raises: a file that cannot be read is passed over."""
+        with self._lock:
+            living = {job.id: job for job in self._targets()}
+            for job in living.values():
+                self._read(job)
+            for gone in self._readings.keys() - living.keys():
+                self._close(gone)
+            if self._dirty and self._clock() - self._saved_at >= SAVE_S:
+                self._save()
+
+    def drain(self, job: Job) -> list[LogEvent]:
+        """Read a job's output to its end; the last events it brought, oldest first."""
+        with self._lock:
+            if job.id not in self._readings and job.id in self._ended:
+                return list(self._ended[job.id])
+            self._read(job, look_again=True)
+            reading = self._readings[job.id]
+            for path in reading.paths:
+                self._heed(reading, self._classifier.forget(path))
+            return list(reading.last)
+
+    def last_output(self, job_id: str) -> float | None:
+        """When its output last grew (Unix seconds)."""
+        reading = self._readings.get(job_id)
+        return reading.output_at if reading else None
+
+    def last_events(self, job_id: str) -> list[LogEvent]:
+        """The last events of a job, oldest first."""
+        reading = self._readings.get(job_id)
+        return list(reading.last if reading else self._ended.get(job_id, ()))
+
+    def close(self) -> None:
+        """Remember where reading stopped, and stop."""
+        with self._lock:
+            self._save()
+            for reading in self._readings.values():
+                reading.tailer.close()
+
+    def _read(self, job: Job, *, look_again: bool = False) -> None:
+        reading = self._readings.get(job.id)
+        paths = tuple(dict.fromkeys((*job.output, *job.spec.logs)))
+        if reading is None or reading.paths != paths:
+            reading = self._begin(job, paths, reading)
+        reading.job = job
+        now = self._clock()
+        if look_again or now - reading.looked >= LOOK_FOR_FILES_S or now < reading.looked:
+            reading.looked = now
+            reading.tailer.look_for_files()
+        for chunk in reading.tailer.read():
+            self._take(reading, chunk, now)
+
+    def _begin(self, job: Job, paths: tuple[str, ...], before: _Reading | None) -> _Reading:
+        positions = {**self._kept.pop(job.id, {}), **(before.tailer.positions() if before else {})}
+        if before is None:
+            for kind in LogKind:
+                self._count.declare(LOG, (job.name, kind.value))
+            self._count.declare(LOG_VOLUME, (job.name,))
+        else:
+            before.tailer.close()
+        # An adopted process has written before anybody looked: those lines are the past. Output of ours is read whole.
+        own = Tailer(paths, positions, from_end=job.adopted and not positions)
+        reading = _Reading(job, own, before.last if before else deque(maxlen=REMEMBERED), paths=paths)
+        reading.output_at = before.output_at if before else None
+        self._readings[job.id] = reading
+        return reading
+
+    def _take(self, reading: _Reading, chunk: Lines, now: float) -> None:
+        self._dirty = True
+        reading.output_at = now
+        entity = (reading.job.name,)
+        self._count.inc(LOG_VOLUME, entity, "log_lines_total", len(chunk.lines))
+        self._count.inc(LOG_VOLUME, entity, "log_bytes_total", chunk.size_bytes)
+        if chunk.lines:
+            self._heed(reading, self._classifier.feed(chunk))
+
+    def _heed(self, reading: _Reading, events: list[LogEvent]) -> None:
+        if not events:
+            return
+        for event in events:
+            self._count.inc(LOG, (reading.job.name, event.kind.value), "log_events_total", event.count)
+        reading.last.extend(events)
+        self._tell(reading.job, events)
+
+    def _close(self, job_id: str) -> None:
+        reading = self._readings.pop(job_id)
+        for chunk in reading.tailer.read():
+            self._take(reading, chunk, self._clock())
+        reading.tailer.close()
+        self._ended[job_id] = reading.last
+        while len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+        self._dirty = True
+
+    def _save(self) -> None:
+        found = {job_id: reading.tailer.positions() for job_id, reading in self._readings.items()}
+        text = json.dumps(encode({**self._kept, **found}))
+        temporary = self._state.with_suffix(".tmp")
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, self._state)
+        except OSError:
+            return  # a full disk: the worst is that some lines are read again after a restart
+        self._saved_at, self._dirty = self._clock(), False
+
+
+def _load(state: Path) -> dict[str, dict[str, Position]]:
+    try:
+        data = json.loads(state.read_text(encoding="utf-8"))
+        return {
+            job_id: {path: decode(Position, position) for path, position in files.items()}
+            for job_id, files in data.items()
+        }
+    except (OSError, ValueError, AttributeError, WireError):
+        return {}
