@@ -10,7 +10,7 @@ from sentinel.collectors.joblogs import Count
 from sentinel.model.checkpoints import Checkpoint, CheckpointState
 from sentinel.model.families import CHECKPOINT, CHECKPOINTS
 from sentinel.model.jobs import Job
-from sentinel.model.series import Batch, Support
+from sentinel.model.series import Batch, Entity, Support
 
 
 class JobCheckpoints:
@@ -45,7 +45,7 @@ class JobCheckpoints:
         self._clock = clock
         self._watchers: dict[str, Watcher] = {}
         self._newest: dict[str, Checkpoint | None] = {}
-        self._covered: set[tuple[str, ...]] = set()
+        self._covered: set[Entity] = set()
 
     def supported(self) -> Support:
         """Needs only a file system."""
@@ -58,7 +58,7 @@ class JobCheckpoints:
     def collect(self, at: float) -> Sequence[Batch]:
         """Look at every job's places once."""
         jobs = [job for job in self._targets() if job.spec.checkpoints]
-        values = {(job.name,): self._row(job) for job in jobs}
+        values: dict[Entity, tuple[float | None, ...]] = {(job.name,): self._row(job) for job in jobs}
         covers = self._covered | set(values)
         self._covered = set(values)
         for gone in self._watchers.keys() - {job.id for job in jobs}:
