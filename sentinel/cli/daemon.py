@@ -1,0 +1,35 @@
+"""`sentinel daemon`: run the daemon in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+EPILOG = """\
+Without options it serves you alone: its socket is $XDG_RUNTIME_DIR/sentinel/sentinel.sock
+(or /tmp/sentinel-UID/sentinel.sock), its state ~/.local/state/sentinel/HOSTNAME.
+SIGTERM ends it, SIGHUP makes it read rules and notification settings again."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `sentinel daemon` takes."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+    parser.add_argument("--state-dir", type=Path, metavar="DIR", help="where it keeps its state")
+    parser.add_argument("--socket", type=Path, metavar="PATH", help="where it listens")
+    parser.add_argument("--system", action="store_true", help="serve every user of this machine (the systemd service)")
+    parser.add_argument("--auto", action="store_true", help="end after 15 minutes without anything to do")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until told to end."""
+    from sentinel.daemon.lifecycle import Options, main
+
+    return main(
+        Options(
+            config=args.config,
+            state=args.state_dir,
+            socket=args.socket,
+            system=args.system,
+            auto=args.auto,
+        )
+    )
