@@ -4,34 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sentinel.model.labels import Labels
+from sentinel.promql.match import Match, Matcher
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-
-class Match(StrEnum):
-    """How a matcher compares."""
-
-    EQUAL = "="
-    NOT_EQUAL = "!="
-    REGEX = "=~"
-    NOT_REGEX = "!~"
-
-
-@dataclass(frozen=True, slots=True)
-class Matcher:
-    """One condition on one label; the metric's name is the label `__name__`."""
-
-    name: str
-    match: Match
-    value: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,3 +107,5 @@ class Matrix:
 
 
 Value = Vector | Scalar | Text | Matrix
+
+__all__ = ["Block", "Floats", "Mask", "Match", "Matcher", "Matrix", "Scalar", "SeriesReader", "Text", "Value", "Vector"]

@@ -1,0 +1,63 @@
+"""What an expression will read, known from its tree alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sentinel.promql.match import Match
+from sentinel.promql.regex import literals
+from sentinel.promql.tree import Expr, Range, Selector, Subquery, children, walk
+
+DEFAULT_LOOKBACK_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One selector and how far back it reads.
+
+    Attributes:
+        selector: The selector.
+        range_s: Its own range, or None for an instant selector.
+        back_s: Seconds before the evaluation time that it may reach, lookback, offsets and subqueries included.
+    """
+
+    selector: Selector
+    range_s: float | None
+    back_s: float
+
+
+def readings(expr: Expr, lookback_s: float = DEFAULT_LOOKBACK_S) -> list[Reading]:
+    """Every selector in `expr`, in the order in which they are written."""
+    return list(_readings(expr, 0.0, lookback_s))
+
+
+def _readings(expr: Expr, outer_s: float, lookback_s: float) -> Iterator[Reading]:
+    match expr:
+        case Selector(offset_s=offset_s):
+            yield Reading(expr, None, outer_s + offset_s + lookback_s)
+        case Range(selector=selector, range_s=range_s):
+            yield Reading(selector, range_s, outer_s + selector.offset_s + range_s)
+        case Subquery(expr=inner, range_s=range_s, offset_s=offset_s):
+            yield from _readings(inner, outer_s + offset_s + range_s, lookback_s)
+        case _:
+            for child in children(expr):
+                yield from _readings(child, outer_s, lookback_s)
+
+
+def metric_names(expr: Expr) -> frozenset[str]:
+    """The metrics that `expr` reads by name; a selector that gives no plain name adds none."""
+    found: set[str] = set()
+    for node in walk(expr):
+        if isinstance(node, Selector):
+            for matcher in node.matchers:
+                if matcher.name == "__name__" and matcher.match is Match.EQUAL:
+                    found.add(matcher.value)
+                elif matcher.name == "__name__" and matcher.match is Match.REGEX:
+                    found.update(literals(matcher.value) or ())
+    return frozenset(found)
+
+
+def longest_range_s(expr: Expr) -> float:
+    """How many seconds back from the evaluation time `expr` may reach (moments fixed by `@` aside)."""
+    return max((reading.back_s for reading in readings(expr)), default=0.0)
