@@ -63,7 +63,7 @@ Scan = Mapping[int, Stat]
 @functools.cache
 def boot_id(proc: str = PROC) -> str:
     """The kernel's name of this boot; empty where it has none."""
-    return (_read(f"{proc}/sys/kernel/random/boot_id") or b"").decode("ascii", "replace").strip()
+    return (read_small(f"{proc}/sys/kernel/random/boot_id") or b"").decode("ascii", "replace").strip()
 
 
 def identify(pid: int, proc: str = PROC) -> ProcessId | None:
@@ -82,7 +82,7 @@ def same(process: ProcessId, proc: str = PROC) -> bool:
 
 def read_stat(pid: int, proc: str = PROC) -> Stat | None:
     """What the kernel says of one process, or None when there is none."""
-    data = _read(f"{proc}/{pid}/stat")
+    data = read_small(f"{proc}/{pid}/stat")
     return parse_stat(data) if data else None
 
 
@@ -129,7 +129,7 @@ def children_of(seen: Scan) -> dict[int, list[int]]:
 
 def command_line(pid: int, proc: str = PROC) -> list[str]:
     """Its argument vector; empty for zombies, kernel threads and what is gone."""
-    data = _read(f"{proc}/{pid}/cmdline", 1 << 20)
+    data = read_small(f"{proc}/{pid}/cmdline", 1 << 20)
     return [word.decode("utf-8", "replace") for word in data.rstrip(b"\0").split(b"\0")] if data else []
 
 
@@ -170,7 +170,7 @@ def open_files(pid: int, proc: str = PROC) -> int | None:
 
 def open_files_limit(pid: int, proc: str = PROC) -> int | None:
     """Its soft limit on open files; None without one or where it may not be read."""
-    for line in (_read(f"{proc}/{pid}/limits") or b"").splitlines():
+    for line in (read_small(f"{proc}/{pid}/limits") or b"").splitlines():
         if line.startswith(b"Max open files"):
             soft = line.split()[3]
             return int(soft) if soft.isdigit() else None
@@ -179,7 +179,7 @@ def open_files_limit(pid: int, proc: str = PROC) -> int | None:
 
 def storage_bytes(pid: int, proc: str = PROC) -> tuple[int, int] | None:
     """Bytes it made storage read and write, its reaped children included; None where that may not be read."""
-    fields = _fields(_read(f"{proc}/{pid}/io"))
+    fields = _fields(read_small(f"{proc}/{pid}/io"))
     try:
         return fields[b"read_bytes"], fields[b"write_bytes"]
     except KeyError:
@@ -191,7 +191,7 @@ def proportional_bytes(pid: int, proc: str = PROC) -> int | None:
 
     The kernel walks the page tables for it: about a millisecond per GiB.
     """
-    kilobytes = _fields(_read(f"{proc}/{pid}/smaps_rollup")).get(b"Pss")
+    kilobytes = _fields(read_small(f"{proc}/{pid}/smaps_rollup")).get(b"Pss")
     return None if kilobytes is None else kilobytes * 1024
 
 
@@ -274,7 +274,7 @@ class Tree:
 
 
 def _mask(pid: int, key: bytes, proc: str) -> int:
-    for line in (_read(f"{proc}/{pid}/status", 8192) or b"").splitlines():
+    for line in (read_small(f"{proc}/{pid}/status", 8192) or b"").splitlines():
         if line.startswith(key):
             return int(line[len(key) :], 16)
     return 0
@@ -291,7 +291,7 @@ def _fields(data: bytes | None) -> dict[bytes, int]:
     return found
 
 
-def _read(path: str, size: int = 4096) -> bytes | None:
+def read_small(path: str, size: int = 4096) -> bytes | None:
     """The start of a small file in one read, or None: the file or its process is gone, or not ours to read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
