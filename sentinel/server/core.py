@@ -123,7 +123,7 @@ class Core(Protocol):
         ...
 
     def reader(self) -> SeriesReader:
-        """Window and store as one. Used in other threads than the loop's, by one thread at a time."""
+        """Window and store as one. Used in threads other than the loop's, in several at once."""
         ...
 
     # Looking
@@ -181,7 +181,7 @@ class Core(Protocol):
         ...
 
     def follow(self) -> AsyncIterator[Event]:
-        """Every event from the moment of this call; ends when the daemon ends or the listener falls behind."""
+        """Every event from when the first is awaited; ends when the daemon ends or the listener falls behind."""
         ...
 
     async def sql(self, statement: str, *, limit: int, deadline_s: float) -> Table:
