@@ -1,0 +1,359 @@
+"""The daemon as the API sees it: one object that joins what the rooms can do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sentinel.actions.dispatcher import Dispatcher
+from sentinel.checkpoints.watch import newest
+from sentinel.clock import Clock
+from sentinel.collectors.jobcheckpoints import JobCheckpoints
+from sentinel.collectors.joblogs import JobLogs
+from sentinel.daemon import overview
+from sentinel.daemon.hub import Hub
+from sentinel.daemon.silences import SilenceBook
+from sentinel.errors import SentinelError, UsageError
+from sentinel.jobs.monitor import Monitor
+from sentinel.jobs.register import Register
+from sentinel.model.alerts import Alert
+from sentinel.model.checkpoints import Checkpoint
+from sentinel.model.events import Event, event
+from sentinel.model.jobs import Job, JobSpec, ProcessId
+from sentinel.model.requests import Request, RequestKind
+from sentinel.model.silences import Silence
+from sentinel.model.wire import decode, encode
+from sentinel.notify.notifier import Notifier
+from sentinel.promql.series import SeriesReader
+from sentinel.rules.engine import Engine
+from sentinel.rules.engine import RuleStatus as EngineStatus
+from sentinel.server.core import GroupStatus, Owner, Registration, RuleStatus, Table
+from sentinel.store.database import Store
+from sentinel.store.layered import layered
+from sentinel.store.window import Window
+from sentinel.system import processes
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What does not change while the daemon runs.
+
+    Attributes:
+        mode: `act` or `observe`.
+        system: Whether it serves every user of the machine.
+        started: Unix seconds.
+        handover: The socket that takes a pty's master.
+    """
+
+    mode: str
+    system: bool
+    started: float
+    handover: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What the core joins."""
+
+    clock: Clock
+    hub: Hub
+    window: Window
+    store: Store
+    engine: Engine
+    register: Register
+    monitor: Monitor
+    dispatcher: Dispatcher
+    notifier: Notifier
+    silences: SilenceBook
+    logs: JobLogs
+    checkpoints: JobCheckpoints
+
+
+class DaemonCore:
+    """Implements `server.core.Core`.
+
+    Args:
+        about: Constants.
+        rooms: What it joins.
+        health: The `health` of the overview.
+        write: The journal's `append`.
+        reload: Reads rules and notification settings again.
+        add_rules: Puts the rule files of a job in force; raises Problems.
+    """
+
+    def __init__(
+        self,
+        about: About,
+        rooms: Rooms,
+        *,
+        health: Callable[[], Mapping[str, Any]],
+        write: Callable[[str, dict[str, object]], None],
+        reload: Callable[[], Awaitable[Mapping[str, Any]]],
+        add_rules: Callable[[Job], None],
+    ) -> None:
+        self._about = about
+        self._rooms = rooms
+        self._health = health
+        self._write = write
+        self._reload = reload
+        self._add_rules = add_rules
+        self.ready = False
+
+    @property
+    def mode(self) -> str:
+        """`act` or `observe`."""
+        return self._about.mode
+
+    @property
+    def system(self) -> bool:
+        """Whether this daemon serves several users."""
+        return self._about.system
+
+    @property
+    def started(self) -> float:
+        """Unix seconds."""
+        return self._about.started
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return self._rooms.clock.now()
+
+    def reader(self) -> SeriesReader:
+        """Window and store as one, for other threads than the loop's."""
+        window = self._rooms.window
+        return layered(window, self._rooms.store.history(), live=window.detached())
+
+    # Looking
+
+    def host(self) -> Mapping[str, Any]:
+        """The `host` of the overview."""
+        return overview.host(self._rooms.window)
+
+    def gpus(self) -> Sequence[Mapping[str, Any]]:
+        """The `gpus` of the overview."""
+        return overview.gpus(self._rooms.window, self.now())
+
+    def health(self) -> Mapping[str, Any]:
+        """The `health` of the overview."""
+        return self._health()
+
+    def jobs(self, *, ended: bool = False) -> Sequence[Job]:
+        """Living jobs and, where asked, those that have ended and are still remembered."""
+        living = self._rooms.register.living()
+        return sorted([*living, *self._rooms.register.recent()], key=lambda job: job.created) if ended else living
+
+    def find_job(self, name_or_id: str) -> Job | None:
+        """By id; else the living job of that name; else the last that had it."""
+        return self._rooms.register.find(name_or_id)
+
+    def job_view(self, job: Job) -> Mapping[str, Any]:
+        """What the overview says about a job beside its own fields."""
+        rooms, now = self._rooms, self.now()
+        found = rooms.checkpoints.newest(job.id)
+        open_requests = [request for request in rooms.dispatcher.requests(job.id) if request.open]
+        return {
+            **overview.usage(rooms.window, job, now),
+            "memory": overview.memory(rooms.window, job, now),
+            "checkpoint": _checkpoint(found, now) if found else None,
+            "last_output": rooms.logs.last_output(job.id),
+            "last_progress": rooms.window.latest("job_last_progress_timestamp_seconds", job=job.name),
+            "alerts": [alert.id for alert in rooms.engine.alerts(resolved=False) if alert.job == job.name],
+            "open_requests": [encode(request) for request in open_requests],
+            "log_events": [encode(found) for found in rooms.logs.last_events(job.id)[-5:]],
+        }
+
+    def requests(self, job_id: str | None = None) -> Sequence[Request]:
+        """The requests remembered, oldest first."""
+        return self._rooms.dispatcher.requests(job_id)
+
+    def find_request(self, request_id: str) -> Request | None:
+        """By id."""
+        try:
+            return self._rooms.dispatcher.request(request_id)
+        except SentinelError:
+            return None
+
+    def alerts(self, *, resolved: bool = False) -> Sequence[Alert]:
+        """Pending and firing ones and, where asked, those resolved lately."""
+        return self._rooms.engine.alerts(resolved=resolved)
+
+    def rules(self) -> Sequence[GroupStatus]:
+        """The rules in force."""
+        groups: dict[str, list[EngineStatus]] = {}
+        for status in self._rooms.engine.rules():
+            groups.setdefault(status.rule.group, []).append(status)
+        return [
+            GroupStatus(
+                name,
+                members[0].rule.file,
+                members[0].interval_s,
+                tuple(RuleStatus(each.rule, each.evaluated, each.seconds, each.fault) for each in members),
+                max((each.evaluated for each in members if each.evaluated is not None), default=None),
+                sum(each.seconds for each in members),
+            )
+            for name, members in groups.items()
+        ]
+
+    def silences(self) -> Sequence[Silence]:
+        """Those that have not ended."""
+        return self._rooms.silences.all()
+
+    def outbox(self) -> Sequence[Mapping[str, Any]]:
+        """Messages not yet delivered, oldest first."""
+        return self._rooms.notifier.outbox()
+
+    async def events(self, *, since: float, limit: int, keep: Callable[[Event], bool]) -> Sequence[Event]:
+        """The newest events that `keep` lets through, oldest first; from memory, else from the store."""
+        recent = self._rooms.hub.recent(since)
+        found = [each for each in recent if keep(each)][-limit:]
+        oldest = self._rooms.hub.recent()[:1]
+        if len(found) < limit and (not oldest or oldest[0].time > since):
+            until = oldest[0].time if oldest else self.now() + 1.0
+            rows = await asyncio.to_thread(self._rooms.store.events, since, until, limit)
+            known = {each.id for each in found}
+            older = (decode(Event, row) for row in rows)
+            found = [each for each in older if each.id not in known and keep(each)] + found
+        return found[-limit:]
+
+    def follow(self) -> AsyncIterator[Event]:
+        """Every event from the moment of this call."""
+        return self._rooms.hub.listen()
+
+    async def sql(self, statement: str, *, limit: int, deadline_s: float) -> Table:
+        """One reading statement."""
+        found = await asyncio.to_thread(self._rooms.store.sql, statement, row_limit=limit, deadline_s=deadline_s)
+        return Table(tuple(found.columns), tuple(found.types), found.rows, found.truncated)
+
+    # Doing
+
+    async def register(
+        self, spec: JobSpec, *, owner: Owner, supervisor: ProcessId | None, adopt: ProcessId | None
+    ) -> Registration:
+        """Take a job in."""
+        rooms = self._rooms
+        if adopt is not None and not processes.same(adopt):
+            raise UsageError(f"there is no process {adopt.pid} any more", hint="ps")
+        if spec.rules and owner.uid != os.getuid():
+            raise UsageError(
+                "a daemon of another user does not open rule files of yours",
+                hint="run a daemon of your own: SENTINEL_SOCKET=… sentinel daemon",
+            )
+        made = rooms.register.register(
+            spec,
+            uid=owner.uid,
+            owner=owner.name,
+            supervisor=supervisor,
+            adopt=adopt,
+            pgid=_pgid(adopt) if adopt else 0,
+        )
+        try:
+            if spec.rules and not made.again:
+                self._add_rules(made.job)
+        except SentinelError:
+            rooms.register.attempt_ended(made.job.id, attempt=1, exit_code=None, exit_signal=None, at=self.now())
+            raise
+        rooms.monitor.tick()
+        found = await self._look_for_checkpoint(made.job)
+        return Registration(
+            made.job,
+            made.renamed_from,
+            made.directory,
+            found.path if found else None,
+            self._about.handover,
+            {
+                "checkpoint": _checkpoint(found, self.now()) if found else None,
+                "receivers": rooms.notifier.receivers(),
+                "mode": self.mode,
+            },
+        )
+
+    async def attempt_started(
+        self, job: Job, *, attempt: int, root: ProcessId, pgid: int, output: tuple[str, ...]
+    ) -> Job:
+        """The supervisor has started an attempt."""
+        started = self._rooms.register.attempt_started(job.id, attempt=attempt, root=root, pgid=pgid, output=output)
+        self._rooms.monitor.tick()
+        return started
+
+    async def attempt_ended(
+        self, job: Job, *, attempt: int, exit_code: int | None, exit_signal: int | None, at: float
+    ) -> Job:
+        """The supervisor has seen an attempt end: read its last words first, they say why."""
+        await asyncio.to_thread(self._rooms.logs.drain, job)
+        return self._rooms.register.attempt_ended(
+            job.id, attempt=attempt, exit_code=exit_code, exit_signal=exit_signal, at=at
+        )
+
+    async def ask(
+        self, job: Job, kind: RequestKind, *, by: str, reason: str, timeout_s: float, wait_s: float
+    ) -> Request:
+        """Ask a job in the name of a person."""
+        return await self._rooms.dispatcher.ask(job, kind, by=by, reason=reason, timeout_s=timeout_s, wait_s=wait_s)
+
+    async def answer(self, request: Request, answer: str, detail: str) -> Request:
+        """The job says what became of a request."""
+        return self._rooms.dispatcher.answered(request.id, answer, detail)
+
+    async def acknowledge(self, alert: Alert, *, by: str) -> Alert:
+        """Somebody has seen an alert."""
+        self._write("ack", {"alert": alert.id, "by": by})
+        seen = self._rooms.engine.acknowledge(alert.id, by)
+        if seen is None:
+            raise SentinelError(f"alert {alert.id} is over", hint="sentinel alerts")
+        self._rooms.hub.publish(
+            event(
+                "alert.acknowledged", f"{by} has seen {alert.rule}", at=self.now(), job=alert.job, alert=alert.id, by=by
+            )
+        )
+        return seen
+
+    async def silence(self, silence: Silence) -> None:
+        """Put a silence in force."""
+        self._rooms.silences.add(silence)
+        words = ", ".join(str(matcher) for matcher in silence.matchers)
+        self._rooms.hub.publish(
+            event("silence.begun", f"{silence.by} silenced {words}", at=self.now(), uid=silence.uid, id=silence.id)
+        )
+
+    async def unsilence(self, silence: Silence, *, by: str) -> None:
+        """End a silence."""
+        self._rooms.silences.end(silence)
+        self._rooms.hub.publish(
+            event("silence.ended", f"{by} ended silence {silence.id}", at=self.now(), uid=silence.uid, id=silence.id)
+        )
+
+    async def reload(self) -> Mapping[str, Any]:
+        """Read rules and notification settings again."""
+        return await self._reload()
+
+    async def test_receiver(self, receiver: str) -> Mapping[str, Any]:
+        """Send a test message."""
+        return await self._rooms.notifier.test(receiver)
+
+    async def _look_for_checkpoint(self, job: Job) -> Checkpoint | None:
+        """What there is to resume from; a user's own paths only, and never for long."""
+        places = [place.path for place in job.spec.checkpoints]
+        if not places or job.uid != os.getuid():
+            return None
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(newest, places, self.now()), 5.0)
+        except (TimeoutError, OSError):
+            return None
+
+
+def _checkpoint(found: Checkpoint, now: float) -> dict[str, Any]:
+    return {
+        "path": found.path,
+        "finished": found.finished,
+        "size_bytes": found.size_bytes,
+        "step": found.step,
+        "age_seconds": max(0.0, now - found.finished),
+    }
+
+
+def _pgid(process: ProcessId) -> int:
+    found = processes.read_stat(process.pid)
+    return found.pgrp if found is not None and found.start_ticks == process.start_ticks else 0
