@@ -56,8 +56,9 @@ class Mount:
 
     @property
     def pseudo(self) -> bool:
-        """Whether it stores nothing of anybody's."""
-        return _PSEUDO.fullmatch(self.kind) is not None
+        """Whether it stores nothing of anybody's: machinery, and what containers lay over things to hide them."""
+        hides = self.kind == "tmpfs" and self.read_only
+        return hides or self.point.startswith(("/sys/", "/proc/")) or _PSEUDO.fullmatch(self.kind) is not None
 
     @property
     def read_only(self) -> bool:
