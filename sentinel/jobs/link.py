@@ -1,0 +1,321 @@
+"""The supervisor's side of the talk with the daemon. A daemon that dies is looked for until there is one again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sentinel.api.client import ApiError
+from sentinel.errors import SentinelError
+from sentinel.jobs.ports import Caller, Connect
+from sentinel.model.jobs import JobSpec, ProcessId
+from sentinel.model.wire import encode
+from sentinel.system import handover
+
+PROTOCOL = 1
+_ANSWER_S = 10.0
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 30.0
+_STRANGER_S = 1.0
+"""How long the end waits to be told where no daemon was ever reached."""
+_PATIENCE = 2
+"""So many looks before a daemon is started: whoever stopped the last one may be starting the next."""
+_HEARTBEAT_S = 15.0
+"""How often to say hello where the handover socket cannot tell that the daemon is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What the daemon said to a job.
+
+    Attributes:
+        id: The job's id.
+        name: Its unique name.
+        renamed_from: The name that was asked for, where another job has it.
+        directory: Where the logs go; empty: choose yourself.
+        resume_from: The newest whole checkpoint, or "".
+        socket: The daemon's address.
+        handover: Where the pty's master goes, or "".
+        degrade_level: From 0.
+        facts: For the banner.
+    """
+
+    id: str
+    name: str
+    renamed_from: str | None = None
+    directory: str = ""
+    resume_from: str = ""
+    socket: str = ""
+    handover: str = ""
+    degrade_level: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What the daemon is told about a running attempt.
+
+    Attributes:
+        number: From 1.
+        root: The leader.
+        pgid: Its process group.
+        output: The log files.
+        master: The pty's master to hand over, or -1.
+    """
+
+    number: int
+    root: ProcessId
+    pgid: int
+    output: tuple[str, ...]
+    master: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the attempt ended."""
+
+    attempt: int
+    exit_code: int | None
+    exit_signal: int | None
+    at: float
+
+
+class Link:
+    """Keeps the daemon informed, from a thread of its own, so that the job never waits for it.
+
+    Args:
+        connect: Finds the daemon.
+        spec: What the owner declared.
+        supervisor: Who we are.
+        start: Whether a per-user daemon may be started.
+        say: Tells the user, in one line.
+        patience_s: How long the end waits to be told.
+
+    Attributes:
+        trouble: Why no daemon could be reached at first, in words.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        spec: JobSpec,
+        supervisor: ProcessId,
+        *,
+        start: bool,
+        say: Callable[[str], None],
+        patience_s: float = 5.0,
+    ) -> None:
+        self._connect = connect
+        self._spec = spec
+        self._supervisor = supervisor
+        self._start = start
+        self._say = say
+        self._patience_s = patience_s
+        self.trouble = ""
+        self._caller: Caller | None = None
+        self._registration: Registration | None = None
+        self._attempt: Attempt | None = None
+        self._ending: Ending | None = None
+        self._told = threading.Event()
+        self._closed = False
+        self._wake_in, self._wake_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._presence: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+
+    def register(self) -> Registration | None:
+        """Say hello, and be told the job's name. None where no daemon can be reached.
+
+        Raises:
+            ApiError: The daemon will not have this job as it is declared.
+        """
+        try:
+            return self._greet(start=self._start, quiet=self._spec.quiet)
+        except SentinelError as fault:
+            if isinstance(fault, ApiError) and 400 <= fault.status < 500:
+                raise
+            self.trouble = fault.message
+            return None
+
+    def started(self, attempt: Attempt | None) -> None:
+        """The job runs, or could not be started. From now on a thread keeps the daemon informed."""
+        self._attempt = attempt
+        self._thread = threading.Thread(target=self._keep, name="link", daemon=True)
+        self._thread.start()
+
+    def ended(self, ending: Ending) -> None:
+        """The job is over. Returns at once."""
+        self._ending = ending
+        self._wake()
+
+    def finish(self) -> bool:
+        """Wait until the daemon knows, but not for ever; whether it does."""
+        patience_s = self._patience_s if self._registration is not None else _STRANGER_S
+        known = self._thread is not None and self._told.wait(patience_s)
+        self._closed = True
+        self._wake()
+        if self._thread is not None:
+            self._thread.join(1.0)
+        return known
+
+    # In the thread
+
+    def _keep(self) -> None:
+        pause, failures = _FIRST_PAUSE_S, 0
+        informed = False
+        while not self._closed:
+            try:
+                if self._caller is None:
+                    met = self._greet(start=self._start and failures >= _PATIENCE, quiet=True)
+                    if self._ending is None:
+                        self._say(f"a daemon is there: this is job {met.name}")
+                if not informed:
+                    self._inform()
+                    informed = True
+                pause, failures = _FIRST_PAUSE_S, 0
+                if self._ending is not None:
+                    self._report(self._ending)
+                    self._told.set()
+                    return
+                if not self._wait():
+                    raise ApiError("the daemon went away")
+            except (SentinelError, OSError, KeyError, ValueError) as fault:
+                informed = False
+                self._hang_up()
+                if isinstance(fault, ApiError) and 400 <= fault.status < 500 and self._ending is not None:
+                    self._told.set()  # it does not know the job any more: nothing is left to say
+                    return
+                failures += 1
+                if failures == 1 and self._ending is None and self._registration is not None:
+                    self._say("the daemon went away; the job goes on, and so does the search")
+                self._pause(pause if self._ending is None else 0.1)
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def _greet(self, *, start: bool, quiet: bool) -> Registration:
+        self._caller = caller = self._connect(start=start, quiet=quiet)
+        try:
+            answer = caller.post(
+                "/v1/jobs",
+                {
+                    "spec": encode(self._spec),
+                    "supervisor": encode(self._supervisor),
+                    "protocol": PROTOCOL,
+                    "adopt": None,
+                },
+                timeout_s=_ANSWER_S,
+            )
+            job = answer["job"]
+            self._registration = Registration(
+                id=job["id"],
+                name=job["name"],
+                renamed_from=answer.get("renamed_from"),
+                directory=answer.get("directory") or "",
+                resume_from=answer.get("resume_from") or "",
+                socket=answer.get("socket") or caller.socket_path,
+                handover=answer.get("handover") or "",
+                degrade_level=job.get("degrade_level", 0),
+                facts=answer.get("facts") or {},
+            )
+        except BaseException:
+            self._hang_up()
+            raise
+        return self._registration
+
+    def _inform(self) -> None:
+        attempt = self._attempt
+        if attempt is None:
+            return
+        assert self._caller is not None
+        assert self._registration is not None
+        self._caller.post(
+            f"/v1/jobs/{self._registration.id}/attempts",
+            {
+                "attempt": attempt.number,
+                "root": encode(attempt.root),
+                "pgid": attempt.pgid,
+                "output": list(attempt.output),
+            },
+            timeout_s=_ANSWER_S,
+        )
+        if self._registration.handover:
+            self._hand_over(self._registration, attempt.master)
+
+    def _hand_over(self, registration: Registration, master: int) -> None:
+        """Hold a connection as long as we live; with a pty, the master goes along."""
+        presence = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            presence.settimeout(_ANSWER_S)
+            presence.connect(registration.handover)
+            handover.send(presence, {"job": registration.id}, [master] if master >= 0 else [])
+            answer, _ = handover.receive(presence)
+            if not answer.get("ok"):
+                raise OSError("the daemon does not take it")
+        except (OSError, EOFError, ValueError) as fault:
+            presence.close()
+            if master >= 0:
+                self._say(
+                    f"the daemon could not take the terminal over ({fault}): if sentinel is killed, the job loses it"
+                )
+            return
+        self._presence = presence
+
+    def _report(self, ending: Ending) -> None:
+        assert self._caller is not None
+        assert self._registration is not None
+        self._caller.post(
+            f"/v1/jobs/{self._registration.id}/end",
+            {
+                "attempt": ending.attempt,
+                "exit_code": ending.exit_code,
+                "exit_signal": ending.exit_signal,
+                "at": ending.at,
+            },
+            timeout_s=_ANSWER_S,
+        )
+
+    def _wait(self) -> bool:
+        """Until there is something to say (True) or the daemon is gone (False)."""
+        poller = select.poll()
+        poller.register(self._wake_in, select.POLLIN)
+        if self._presence is not None:
+            poller.register(self._presence, select.POLLIN)
+        while self._ending is None and not self._closed:
+            ready = {number for number, _ in poller.poll(None if self._presence is not None else _HEARTBEAT_S * 1000)}
+            self._drain()
+            if self._presence is not None and self._presence.fileno() in ready:
+                return False
+            if not ready:
+                self._inform()
+        return True
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but not when there is an end to tell."""
+        deadline = time.monotonic() + seconds
+        poller = select.poll()
+        poller.register(self._wake_in, select.POLLIN)
+        while (left := deadline - time.monotonic()) > 0:
+            if poller.poll(left * 1000):
+                self._drain()
+                return
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._wake_out, b".")
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_in, 4096)
+
+    def _hang_up(self) -> None:
+        if self._caller is not None:
+            self._caller.close()
+            self._caller = None
+        if self._presence is not None:
+            self._presence.close()
+            self._presence = None

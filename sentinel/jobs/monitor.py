@@ -1,0 +1,135 @@
+"""Who has ended: jobs without a supervisor, and supervisors without whom a job goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+from sentinel.clock import Clock
+from sentinel.jobs import endfile
+from sentinel.jobs.handover import Handover
+from sentinel.jobs.register import Register
+from sentinel.jobs.settings import Settings
+from sentinel.jobs.trees import Forest
+from sentinel.model.jobs import Job, ProcessId
+from sentinel.system import processes
+
+
+class Monitor:
+    """Watches, by pidfd, the leader and the supervisor of every living job.
+
+    A job with a supervisor ends when the supervisor says how; this one only
+    steps in when nobody is left who could. `tick` does the same by looking, so
+    that a kernel without pidfds, a restart or a missed wake-up is no blind spot.
+
+    Args:
+        register: The jobs; learns what happened.
+        forest: Their trees.
+        clock: For the grace that a supervisor has.
+        settings: How long that is.
+        handover: Whose ptys are drained once a supervisor is dead.
+    """
+
+    def __init__(
+        self,
+        register: Register,
+        forest: Forest,
+        clock: Clock,
+        settings: Settings | None = None,
+        handover: Handover | None = None,
+    ) -> None:
+        self._register = register
+        self._forest = forest
+        self._clock = clock
+        self._settings = settings or Settings()
+        self._handover = handover
+        self._pidfds: dict[ProcessId, int] = {}
+        self._leaderless: dict[str, float] = {}
+
+    def tick(self) -> None:
+        """Look at every living job; call it each tick, and after a job was registered or started."""
+        living = self._register.living()
+        for job in living:
+            self._look(job)
+        living = self._register.living()
+        wanted = {process for job in living for process in (job.root, job.supervisor) if process is not None}
+        for process in wanted - self._pidfds.keys():
+            self._watch(process)
+        for process in self._pidfds.keys() - wanted:
+            self._unwatch(process)
+        self._leaderless = {job.id: self._leaderless[job.id] for job in living if job.id in self._leaderless}
+        self._forest.keep([job.id for job in living])
+        if self._handover is not None:
+            self._handover.tidy({job.id for job in living})
+
+    def close(self) -> None:
+        """Stop watching."""
+        for process in list(self._pidfds):
+            self._unwatch(process)
+
+    def _look(self, job: Job) -> None:
+        if job.supervisor is not None:
+            if not processes.same(job.supervisor):
+                self._supervisor_gone(job)
+            elif job.root is not None and not processes.same(job.root):
+                # It saw the end too; it has a while to say how.
+                since = self._leaderless.setdefault(job.id, self._clock.monotonic())
+                if self._clock.monotonic() - since > self._settings.report_grace_s:
+                    self._ended_unseen(job)
+            return
+        if job.root is None:
+            self._register.vanished(job.id)
+        elif not processes.same(job.root):
+            self._ended_unseen(job)
+
+    def _supervisor_gone(self, job: Job) -> None:
+        if job.root is None:
+            self._register.vanished(job.id)
+            return
+        if not processes.same(job.root):
+            self._ended_unseen(job)
+            return
+        adopted = self._register.supervisor_lost(job.id)
+        if self._handover is not None:
+            self._handover.orphaned(adopted)
+
+    def _ended_unseen(self, job: Job) -> None:
+        """The leader is gone. What the supervisor left behind says how, or nobody does."""
+        left = read_end(job)
+        if left is None:
+            self._register.vanished(job.id)
+        else:
+            code, number, at = left
+            self._register.attempt_ended(job.id, attempt=job.attempt, exit_code=code, exit_signal=number, at=at)
+
+    def _watch(self, process: ProcessId) -> None:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except OSError:
+            return  # gone, or no pidfds here: the next tick sees it
+        try:
+            asyncio.get_running_loop().add_reader(descriptor, self._on_end, process)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._pidfds[process] = descriptor
+
+    def _on_end(self, process: ProcessId) -> None:
+        self._unwatch(process)
+        asyncio.get_running_loop().call_soon(self.tick)
+
+    def _unwatch(self, process: ProcessId) -> None:
+        descriptor = self._pidfds.pop(process, None)
+        if descriptor is None:
+            return
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def read_end(job: Job) -> tuple[int | None, int | None, float] | None:
+    """Exit code, signal and time that a supervisor wrote down for this attempt, if it is the daemon's own user's."""
+    if job.uid != os.getuid() or not job.output:
+        return None
+    return endfile.read(os.path.dirname(job.output[0]), job.attempt)

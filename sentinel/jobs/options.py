@@ -1,0 +1,181 @@
+"""What a user can say about a job on the command line, for `run` and `watch` alike."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from sentinel.errors import UsageError
+from sentinel.model.jobs import Channel, CheckpointDir, How, JobSpec
+from sentinel.model.requests import RequestKind
+from sentinel.units import parse_duration, parse_size
+
+T = TypeVar("T")
+_LONGEST_NAME = 100
+_CHANNELS = "signal:USR1, signal:USR1@REGEX, file:PATH, exec:CMD or http:URL"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say what a job is and what may be asked of it."""
+    job = parser.add_argument_group("the job")
+    job.add_argument("--name", metavar="NAME", help="what to call it; default: the script's or command's name")
+    job.add_argument(
+        "--log", action="append", default=[], metavar="PATH", help="another file it logs to (repeatable, a glob)"
+    )
+    job.add_argument(
+        "--checkpoints", action="append", default=[], metavar="DIR[:INTERVAL]",
+        help="where it writes checkpoints, and how often they are wanted (repeatable)",
+    )  # fmt: skip
+    job.add_argument("--checkpoint-interval", metavar="DURATION", help="how often, for directories that do not say")
+    job.add_argument("--checkpoint-size", metavar="SIZE", help="how large one is, to warn before the disk is too full")
+    job.add_argument("--memory-limit", metavar="SIZE", help="what it may use, where no cgroup says so")
+    job.add_argument("--cost-per-hour", metavar="MONEY", help="what an hour of the machine costs")
+    ask = parser.add_argument_group("what it can be asked", f"CHANNEL: {_CHANNELS}")
+    for kind, what in (
+        (RequestKind.CHECKPOINT, "write a checkpoint now"),
+        (RequestKind.DEGRADE, "use less, one step"),
+        (RequestKind.RESTORE, "take one step back up"),
+    ):
+        ask.add_argument(
+            f"--on-{kind.value}", action="append", default=[], metavar="CHANNEL", help=f"how to ask it to {what}"
+        )
+    ask.add_argument("--degrade-levels", metavar="N", help="how many steps down there are (default 1)")
+    ask.add_argument("--dry-run", action="store_true", help="say what would be asked, ask nothing")
+    people = parser.add_argument_group("rules and people")
+    people.add_argument(
+        "--rules", action="append", default=[], metavar="FILE", help="rules for this job alone (repeatable)"
+    )
+    people.add_argument(
+        "--notify", action="append", default=[], metavar="URL", help="whom to tell (repeatable, an apprise URL)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no banner")
+    parser.add_argument("--no-daemon", action="store_true", help="do not start a daemon where none is running")
+
+
+def spec_from(args: argparse.Namespace, argv: Sequence[str], *, cwd: str, notify: str = "", name: str = "") -> JobSpec:
+    """What was said, checked.
+
+    Args:
+        args: As parsed with `add_options`.
+        argv: The job's command.
+        cwd: Paths are relative to it.
+        notify: More addresses, separated by spaces (SENTINEL_NOTIFY).
+        name: What to call the job where nothing was said.
+
+    Raises:
+        UsageError: Everything that is wrong with it, at once.
+    """
+    problems: list[UsageError] = []
+
+    def read(option: str, parse: Callable[[str], T], text: str | None, default: T) -> T:
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except UsageError as problem:
+            problems.append(UsageError(f"--{option}: {problem.message}", hint=problem.hint))
+            return default
+
+    interval = read("checkpoint-interval", _positive(parse_duration), args.checkpoint_interval, None)
+    spec = JobSpec(
+        argv=tuple(argv),
+        cwd=cwd,
+        name=read("name", _name, args.name, name),
+        logs=tuple(_absolute(path, cwd) for path in args.log),
+        checkpoints=tuple(_checkpoint_dir(text, cwd, interval) for text in args.checkpoints),
+        checkpoint_size_bytes=read("checkpoint-size", _positive(parse_size), args.checkpoint_size, None),
+        channels=tuple(
+            channel
+            for kind in (RequestKind.CHECKPOINT, RequestKind.DEGRADE, RequestKind.RESTORE)
+            for text in getattr(args, f"on_{kind.value}")
+            if (channel := read(f"on-{kind.value}", lambda text, kind=kind: _channel(kind, text, cwd), text, None))  # type: ignore[misc]
+        ),
+        degrade_levels=read("degrade-levels", _count, args.degrade_levels, 1),
+        notify=(*args.notify, *notify.split()),
+        memory_limit_bytes=read("memory-limit", _positive(parse_size), args.memory_limit, None),
+        cost_per_hour=read("cost-per-hour", _money, args.cost_per_hour, None),
+        rules=tuple(_absolute(path, cwd) for path in args.rules),
+        dry_run=args.dry_run,
+        quiet=args.quiet,
+    )
+    problems += [UsageError(f"--rules: cannot read {path}") for path in spec.rules if not os.access(path, os.R_OK)]
+    problems += [
+        UsageError(f"--notify: {address!r} is not an address", hint="--notify mailtos://USER:PASSWORD@gmail.com")
+        for address in spec.notify
+        if "://" not in address
+    ]
+    if problems:
+        raise UsageError("\n".join(str(problem) for problem in problems))
+    return spec
+
+
+def _name(text: str) -> str:
+    if not text or len(text) > _LONGEST_NAME or not re.fullmatch(r"[\w.+:@=-]+", text):
+        raise UsageError(
+            f"{text!r} is not a name: letters, digits and . _ + : @ = -, at most {_LONGEST_NAME}",
+            hint="--name llama-ft",
+        )
+    return text
+
+
+def _absolute(path: str, cwd: str) -> str:
+    return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+
+
+def _checkpoint_dir(text: str, cwd: str, interval_s: float | None) -> CheckpointDir:
+    """`DIR` or `DIR:INTERVAL`; a directory whose name has a colon in it wins."""
+    directory, colon, after = text.rpartition(":")
+    if colon and directory and not os.path.exists(_absolute(text, cwd)):
+        try:
+            return CheckpointDir(_absolute(directory, cwd), parse_duration(after) or None)
+        except UsageError:
+            pass  # a colon in a name
+    return CheckpointDir(_absolute(text, cwd), interval_s)
+
+
+def _channel(kind: RequestKind, text: str, cwd: str) -> Channel:
+    channel = Channel.parse(kind, text)
+    if channel.how is How.FILE:
+        return Channel(kind, How.FILE, _absolute(channel.target, cwd))
+    if channel.how is How.HTTP and "://" not in channel.target:
+        return Channel(
+            kind, How.HTTP, f"http:{channel.target}" if channel.target.startswith("//") else f"http://{channel.target}"
+        )
+    if channel.how is How.EXEC:
+        try:
+            words = shlex.split(channel.target)
+        except ValueError as fault:
+            raise UsageError(f"{text!r} cannot be split into words: {fault}") from None
+        if not words:
+            raise UsageError(f"{text!r} names no program", hint="exec:./ask.sh checkpoint")
+    return channel
+
+
+def _positive(parse: Callable[[str], T]) -> Callable[[str], T | None]:
+    def checked(text: str) -> T | None:
+        value = parse(text)
+        if not value:
+            raise UsageError(f"{text!r} is nothing; it must be more than 0")
+        return value
+
+    return checked
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 100:
+        raise UsageError(f"{text!r} is not a number from 1 to 100", hint="--degrade-levels 2")
+    return int(text)
+
+
+def _money(text: str) -> float:
+    try:
+        value = float(text.removeprefix("$").removeprefix("€"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise UsageError(f"{text!r} is not an amount of money", hint="--cost-per-hour 19.92")
+    return value

@@ -1,0 +1,465 @@
+"""`sentinel run`: starts the job, stands beside it, and is never in its way.
+
+Everything is imported before the job starts, nothing blocks but the one poll,
+and all that the job needs to live on without us (its session, its log, the
+other end of its terminal) is in other hands before it has said much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import signal
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sentinel import paths
+from sentinel.errors import UsageError
+from sentinel.jobs import endfile, streams
+from sentinel.jobs.banner import banner
+from sentinel.jobs.link import Attempt, Ending, Link, Registration
+from sentinel.jobs.output import Tail
+from sentinel.jobs.program import NOT_EXECUTABLE, NOT_FOUND, Program
+from sentinel.jobs.settings import Settings
+from sentinel.jobs.streams import Streams
+from sentinel.jobs.terminal import Terminal
+from sentinel.jobs.voice import Voice
+from sentinel.model.events import new_id
+from sentinel.model.jobs import JobSpec
+from sentinel.system import processes, signals
+
+_PASSED_ON = [
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
+    *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
+]  # fmt: skip
+_OURS = [signal.SIGCHLD, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT, signal.SIGIO]
+_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
+_ENOUGH = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
+_DEFAULT_AGAIN = [signal.SIGPIPE, signal.SIGXFSZ]
+"""Ignored by Python, not by whoever started us."""
+
+_BUSY_S, _BUSIEST_S = 0.02, 0.1
+"""How long to let output gather between two looks while it flows, at first and in the end."""
+_IDLE_S = 1.0
+_BLIND_S = 0.1
+"""How often to look for output where the kernel does not tell (no dnotify)."""
+_LINGER_S = 0.1
+"""How long to read on from a pty that a child of the ended job still has open."""
+_CHUNK = 64 * 1024
+_MOST_TYPED = 64 * 1024
+
+
+class Supervisor:
+    """Runs one attempt of one job.
+
+    Args:
+        spec: What the owner declared.
+        program: What `spec.argv[0]` is.
+        link: The talk with the daemon.
+        voice: Our words for the user.
+        terminal: The user's terminal, if there is one.
+        environ: Ours, which the job gets too.
+        settings: How much output is kept.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        program: Program,
+        link: Link,
+        voice: Voice,
+        terminal: Terminal | None,
+        environ: Mapping[str, str],
+        settings: Settings | None = None,
+    ) -> None:
+        self._spec = spec
+        self._program = program
+        self._link = link
+        self._voice = voice
+        self._terminal = terminal
+        self._environ = environ
+        self._settings = settings or Settings()
+        self._attempt = 1
+        self._directory = ""
+        self._streams = Streams()
+        self._held: signals.Held | None = None
+        self._typed = bytearray()
+        self._hung_up_until = 0.0
+        self._notify = -1
+        self._armed = False
+        self._pause_s = _BUSY_S
+        self._enough = False
+        self._wake_in, self._wake_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def run(self) -> int:
+        """From the registration to the exit code: the job's own, 128+n for signal n."""
+        registration = self._link.register()
+        before = signal.set_wakeup_fd(self._wake_out, warn_on_full_buffer=False)
+        try:
+            with signals.passed_on([*_PASSED_ON, *_OURS], lambda _: None):
+                return self._run(registration)
+        finally:
+            signal.set_wakeup_fd(before)
+            if self._terminal is not None:
+                self._terminal.restore()
+
+    def _run(self, registration: Registration | None) -> int:
+        met = registration or Registration(new_id("j"), self._spec.name, socket=str(paths.candidate_sockets()[-1]))
+        self._directory = self._place_for_logs(met)
+        self._streams = streams.connect(
+            self._terminal, self._directory, self._settings.log_limit_bytes, self._output_gone
+        )
+        if not self._spec.quiet:
+            colours = os.isatty(2) and "NO_COLOR" not in self._environ
+            self._voice.write(banner(self._spec, met, self._streams.logs, trouble=self._link.trouble, colours=colours))
+        elif self._link.trouble:
+            self._voice.say(f"the job goes on without a daemon: {self._link.trouble}")
+        if not self._streams.own_session:
+            self._voice.say("there is no place for a log, so the output is not kept")
+        try:
+            pid = self._spawn(met)
+        except OSError as fault:
+            return self._could_not_start(fault)
+        root = processes.identify(pid)
+        assert root is not None  # our child: it stays until we wait for it
+        self._held = signals.Held.own_child(root)
+        master = -1
+        if self._streams.pty is not None:
+            self._streams.pty.started()
+            master = self._streams.pty.master
+        pgid = pid if self._streams.own_session else 0
+        self._link.started(Attempt(self._attempt, root, pgid, self._streams.logs, master))
+        if self._streams.keys and self._terminal is not None and self._terminal.in_front():
+            self._terminal.make_raw()
+        self._stand_by(self._held)
+        return self._ended(pid)
+
+    # Starting
+
+    def _place_for_logs(self, met: Registration) -> str:
+        """The attempt's directory, made; empty where there is no place for it."""
+        uid = os.getuid()
+        for base in (
+            met.directory,
+            f"{paths.state_directory(self._environ)}/jobs/{met.id}",
+            _private(f"/tmp/sentinel-{uid}") and f"/tmp/sentinel-{uid}/jobs/{met.id}",
+        ):
+            if not base:
+                continue
+            made = f"{base}/attempt-{self._attempt}"
+            with contextlib.suppress(OSError):
+                os.makedirs(made, mode=0o700, exist_ok=True)
+                found = os.lstat(os.path.dirname(base))
+                if found.st_uid in {uid, 0} and not found.st_mode & stat.S_IWOTH and os.access(made, os.W_OK):
+                    return made
+        return ""
+
+    def _spawn(self, met: Registration) -> int:
+        argv = [word.replace("{checkpoint}", met.resume_from) for word in self._spec.argv]
+        environ = {
+            **self._environ,
+            "SENTINEL_JOB_ID": met.id,
+            "SENTINEL_JOB_NAME": met.name,
+            "SENTINEL_SOCKET": met.socket,
+            "SENTINEL_ATTEMPT": str(self._attempt),
+            "SENTINEL_RESUME_FROM": met.resume_from,
+            "SENTINEL_DEGRADE_LEVEL": str(met.degrade_level),
+        }
+        pty = self._streams.pty
+        if pty is None or not os.isatty(1):
+            environ.setdefault("PYTHONUNBUFFERED", "1")
+        for path, words in ((self._program.path, argv), ("/bin/sh", ["/bin/sh", self._program.path, *argv[1:]])):
+            try:
+                return os.posix_spawn(
+                    path,
+                    words,
+                    environ,
+                    file_actions=self._streams.actions,
+                    setsid=self._streams.own_session,
+                    setsigdef=_DEFAULT_AGAIN,
+                )
+            except OSError as fault:
+                if fault.errno != errno.ENOEXEC or path == "/bin/sh":
+                    raise
+        raise AssertionError("unreachable")
+
+    def _could_not_start(self, fault: OSError) -> int:
+        code = NOT_FOUND if fault.errno == errno.ENOENT else NOT_EXECUTABLE
+        self._voice.say(f"cannot run {self._spec.argv[0]}: {fault.strerror}")
+        self._link.started(None)
+        self._link.ended(Ending(self._attempt, code, None, time.time()))
+        self._link.finish()
+        return code
+
+    # While it runs
+
+    def _stand_by(self, held: signals.Held) -> None:
+        """Until the job's leader has ended."""
+        while True:
+            wait_s = self._show()
+            poller = select.poll()
+            poller.register(held.descriptor, select.POLLIN)
+            poller.register(self._wake_in, select.POLLIN)
+            master = self._register_pty(poller)
+            keys = self._register_keys(poller)
+            self._register_sinks(poller)
+            if self._terminal is not None and not self._terminal.gone and (self._streams.keys and keys < 0):
+                wait_s = min(wait_s, _IDLE_S)  # in the background: look whether we have come to the front
+            if self._terminal is not None and not self._terminal.controlling:
+                wait_s = min(wait_s, _IDLE_S)  # the kernel does not tell us of its size
+                if self._streams.pty is not None:
+                    self._streams.pty.resize(self._terminal)
+            ready = dict(poller.poll(None if wait_s == float("inf") else wait_s * 1000))
+            if self._wake_in in ready:
+                self._on_signals(held)
+            if keys in ready:
+                self._on_keys(held)
+            if master in ready:
+                self._on_pty(ready[master])
+            self._flush(ready)
+            if held.descriptor in ready:
+                return
+
+    def _show(self) -> float:
+        """Move what there is to show; how long to sleep if nothing else happens (seconds)."""
+        followed = self._streams.followed
+        moved = _pump(self._streams.tails)
+        if not followed:
+            return float("inf")
+        if moved:
+            self._pause_s = min(self._pause_s * 1.5, _BUSIEST_S)
+            return self._pause_s
+        self._pause_s = _BUSY_S
+        if not self._armed and not self._arm():
+            return _BLIND_S
+        if _pump(followed):  # written while we were arming
+            return self._pause_s
+        return _IDLE_S
+
+    def _arm(self) -> bool:
+        """Have the kernel send SIGIO at the next write into the log's directory."""
+        try:
+            if self._notify < 0:
+                self._notify = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.fcntl(self._notify, fcntl.F_NOTIFY, fcntl.DN_MODIFY)
+        except OSError:
+            return False
+        self._armed = True
+        return True
+
+    def _register_pty(self, poller: select.poll) -> int:
+        pty = self._streams.pty
+        if pty is None or time.monotonic() < self._hung_up_until:
+            return -1
+        poller.register(pty.master, select.POLLIN | (select.POLLOUT if self._typed else 0))
+        return pty.master
+
+    def _register_keys(self, poller: select.poll) -> int:
+        terminal = self._terminal
+        if not self._streams.keys or terminal is None or not terminal.in_front():
+            return -1
+        if not terminal.raw:
+            terminal.make_raw()
+        poller.register(terminal.descriptor, select.POLLIN)
+        return terminal.descriptor
+
+    def _register_sinks(self, poller: select.poll) -> None:
+        for tail in self._streams.tails:
+            if tail.sink.pending:
+                poller.register(tail.sink.target, select.POLLOUT)
+
+    def _flush(self, ready: Mapping[int, int]) -> None:
+        for tail in self._streams.tails:
+            if tail.sink.target in ready and tail.sink.pending:
+                tail.sink.flush()
+
+    def _on_pty(self, what: int) -> None:
+        pty, shown = self._streams.pty, self._streams.shown
+        assert pty is not None
+        assert shown is not None
+        if what & select.POLLOUT:
+            self._type(b"")
+        if not what & (select.POLLIN | select.POLLHUP):
+            return
+        try:
+            data = os.read(pty.master, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            # Nobody has it open now; somebody may open it again.
+            self._hung_up_until = time.monotonic() + _LINGER_S
+            return
+        shown.take(data)
+
+    def _output_gone(self, number: int, path: str) -> None:
+        if self._terminal is None or not self._terminal.hung_up():
+            name = "stdout" if number == 1 else "stderr"
+            self._voice.say(f"nobody reads {name} any more; the job goes on, its output goes to {path}")
+
+    # Keys and signals
+
+    def _on_keys(self, held: signals.Held) -> None:
+        terminal, pty = self._terminal, self._streams.pty
+        assert terminal is not None
+        assert pty is not None
+        try:
+            data = os.read(terminal.descriptor, _CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            terminal.gone = True  # the window was closed: the job goes on, and so do we
+            return
+        at = pty.suspend_key(data, held.process.pid)
+        if at >= 0:
+            self._type(data[: at + 1])
+            self._suspend(held, group=True)
+            data = data[at + 1 :]
+        self._type(data)
+
+    def _type(self, data: bytes) -> None:
+        """Keys for the job. What it does not read yet waits here, within bounds."""
+        pty = self._streams.pty
+        assert pty is not None
+        if pty.interrupts(data):
+            self._typed.clear()  # Ctrl-C is not kept waiting by what was pasted before it
+        self._typed += data[: _MOST_TYPED - len(self._typed)]
+        with contextlib.suppress(OSError):
+            while self._typed:
+                del self._typed[: os.write(pty.master, self._typed)]
+
+    def _on_signals(self, held: signals.Held) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for number in dict.fromkeys(os.read(self._wake_in, 4096)):
+                self._on_signal(held, number)
+
+    def _on_signal(self, held: signals.Held, number: int) -> None:
+        match number:
+            case signal.SIGCHLD:
+                pass
+            case signal.SIGIO:
+                self._armed = False
+            case signal.SIGWINCH:
+                self._resize(held)
+            case signal.SIGTSTP:
+                self._suspend(held, group=False)
+            case signal.SIGCONT:
+                self._refresh()
+            case signal.SIGHUP if self._terminal is not None and self._terminal.hung_up():
+                pass  # a closed window ends nothing
+            case _:
+                self._pass_on(held, number)
+
+    def _pass_on(self, held: signals.Held, number: int) -> None:
+        from_keyboard = number in _KEYBOARD and self._terminal is not None and self._terminal.in_front()
+        with contextlib.suppress(signals.NotSent):
+            if not from_keyboard:
+                held.check()
+                held.send(number)
+            elif self._streams.own_session:  # else the terminal has told it already
+                held.send_to_group(number)
+
+    def _resize(self, held: signals.Held) -> None:
+        if self._streams.pty is None:
+            return
+        self._streams.pty.resize(self._terminal)
+        if not self._streams.keys:  # the pty is not the job's controlling terminal: the kernel tells it nothing
+            with contextlib.suppress(signals.NotSent):
+                held.send_to_group(signal.SIGWINCH)
+
+    def _suspend(self, held: signals.Held, *, group: bool) -> None:
+        """Ctrl-Z: stop the job, then ourselves; when we are continued, so is the job."""
+        if not self._streams.own_session:
+            signals.suspend_ourselves(group=False)
+            return
+        if processes.catches(processes.signals_caught(held.process.pid), signal.SIGTSTP):
+            with contextlib.suppress(signals.NotSent):
+                if not group:  # typed, the pty has told it already
+                    held.send_to_group(signal.SIGTSTP)
+            time.sleep(_BUSY_S)  # for its handler to tidy the screen
+        with contextlib.suppress(signals.NotSent):
+            held.send_to_group(signal.SIGSTOP)
+        self._drain_pty(0.0)
+        if self._terminal is not None:
+            self._terminal.restore()
+        signals.suspend_ourselves(group=group)
+        self._refresh()
+        with contextlib.suppress(signals.NotSent):
+            held.send_to_group(signal.SIGCONT)
+
+    def _refresh(self) -> None:
+        """Continued: the terminal may be another one by now, in size and settings."""
+        if self._streams.keys and self._terminal is not None and self._terminal.in_front():
+            self._terminal.make_raw()
+        if self._streams.pty is not None:
+            self._streams.pty.resize(self._terminal)
+
+    # The end
+
+    def _ended(self, pid: int) -> int:
+        self._drain_pty(_LINGER_S)
+        _, status = os.waitpid(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        at = time.time()
+        exit_code, exit_signal = (code, None) if code >= 0 else (None, -code)
+        if self._directory:
+            endfile.write(self._directory, self._attempt, exit_code, exit_signal, at)
+        self._link.ended(Ending(self._attempt, exit_code, exit_signal, at))
+        self._show_the_rest()
+        if self._terminal is not None:
+            self._terminal.restore()
+        self._link.finish()
+        return code if code >= 0 else 128 - code
+
+    def _drain_pty(self, linger_s: float) -> None:
+        """Read what the pty still holds, and a moment longer where somebody else has it open."""
+        pty, shown = self._streams.pty, self._streams.shown
+        if pty is None or shown is None:
+            return
+        poller = select.poll()
+        poller.register(pty.master, select.POLLIN)
+        with contextlib.suppress(OSError):
+            while poller.poll(linger_s * 1000):
+                shown.take(os.read(pty.master, _CHUNK))
+                self._flush({tail.sink.target: 0 for tail in self._streams.tails if _writable(tail.sink.target)})
+
+    def _show_the_rest(self) -> None:
+        """What the job has said is shown to its end, however slow the reader; a signal that ends is enough."""
+        while not self._enough:
+            for tail in self._streams.tails:
+                tail.pump()
+            if not any(tail.behind for tail in self._streams.tails):
+                return
+            poller = select.poll()
+            poller.register(self._wake_in, select.POLLIN)
+            self._register_sinks(poller)
+            ready = dict(poller.poll())
+            self._flush(ready)
+            if self._wake_in in ready:
+                with contextlib.suppress(BlockingIOError):
+                    self._enough = bool(_ENOUGH & set(os.read(self._wake_in, 4096)))
+
+
+def _pump(tails: Sequence[Tail]) -> bool:
+    """All of them, none left out; whether one moved something."""
+    moved = [tail.pump() for tail in tails]
+    return any(moved)
+
+
+def _private(directory: str) -> bool:
+    """Whether it is a directory of ours that nobody else can write to, made if need be."""
+    try:
+        paths.socket_directory(Path(directory, "here"))
+    except (OSError, UsageError):
+        return False
+    return True
+
+
+def _writable(descriptor: int) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLOUT)
+    return bool(poller.poll(0))
