@@ -41,6 +41,10 @@ class PromQLError(SentinelError):
         return Problem(file, line, column, self.message, self.hint, source, width)
 
 
+class Refused(PromQLError):
+    """Something that Prometheus knows and sentinel leaves out: native histograms, experimental syntax."""
+
+
 class EvaluationError(SentinelError):
     """An expression that reads well but has no answer on this data, such as a join with several partners.
 

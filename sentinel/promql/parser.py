@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sentinel.errors import nearest
 from sentinel.promql import check
-from sentinel.promql.errors import PromQLError
+from sentinel.promql.errors import PromQLError, Refused
 from sentinel.promql.functions import REFUSED, SIGNATURES
 from sentinel.promql.match import Match, Matcher
 from sentinel.promql.tokens import Kind, Token, tokens
@@ -240,9 +240,7 @@ class _Parser:
                 expr = self._shifted(expr)
             elif self._word() in {"anchored", "smoothed"}:
                 token = self._now
-                raise PromQLError(
-                    f"`{token.text}` is experimental in Prometheus and refused here", token.start, token.end
-                )
+                raise Refused(f"`{token.text}` is experimental in Prometheus and refused here", token.start, token.end)
             else:
                 return expr
 
@@ -284,7 +282,7 @@ class _Parser:
         token = self._now
         if token.kind not in {Kind.NUMBER, Kind.DURATION}:
             if self._is("(") or self._is("-") or self._is("+") or self._word() in {"step", "range", "min", "max"}:
-                raise PromQLError(
+                raise Refused(
                     "duration expressions are experimental in Prometheus and refused here",
                     token.start,
                     token.end,
@@ -293,7 +291,7 @@ class _Parser:
             self._unexpected(wanted)
         self._take()
         if self._now.kind is Kind.OPERATOR and self._now.text in {"+", "-", "*", "/", "%", "^"} and self._inside():
-            raise PromQLError(
+            raise Refused(
                 "duration expressions are experimental in Prometheus and refused here",
                 token.start,
                 self._now.end,
@@ -404,7 +402,7 @@ class _Parser:
         token = self._take()
         op = token.text.lower()
         if op == "limit_ratio":
-            raise PromQLError(
+            raise Refused(
                 "`limit_ratio` is experimental in Prometheus and refused here",
                 token.start,
                 token.end,
@@ -436,7 +434,7 @@ class _Parser:
         name = token.text
         if name not in SIGNATURES:
             if name in REFUSED:
-                raise PromQLError(f"`{name}` is refused: {REFUSED[name]}", token.start, token.end)
+                raise Refused(f"`{name}` is refused: {REFUSED[name]}", token.start, token.end)
             close = nearest(name.lower(), set(SIGNATURES) | AGGREGATIONS)
             raise PromQLError(
                 f"unknown function `{name[:60]}`", token.start, token.end, hint=f"`{close}`" if close else None

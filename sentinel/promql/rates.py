@@ -1,0 +1,179 @@
+"""The functions over a window that follow its course: rates, differences, trends."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sentinel.promql.reading import Kernel, Windows
+from sentinel.promql.series import Floats, Mask
+
+Answer = tuple[Floats, Mask]
+
+
+def _pairs(windows: Windows) -> Mask | None:
+    """Which neighbours are both samples; None: all of them."""
+    if windows.full:
+        return None
+    return np.asarray(np.arange(1, windows.values.shape[2]) < windows.count[..., None])
+
+
+def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Answer:
+    values, times = windows.values, windows.times
+    count = windows.count
+    enough = count >= 2
+    if values.shape[2] < 2:
+        return np.zeros(count.shape), enough
+    first, last = values[:, :, 0], windows.last()
+    grown = last - first
+    if counter:
+        fell = values[:, :, 1:] < values[:, :, :-1]
+        pairs = _pairs(windows)
+        if pairs is not None:
+            fell &= pairs
+        if fell.any():
+            grown = grown + np.where(fell, values[:, :, :-1], 0.0).sum(axis=2)
+    first_t = times[:, :, 0]
+    last_t = _last_time(windows)
+    to_start = first_t - windows.begin
+    to_end = windows.end - last_t
+    sampled = last_t - first_t
+    between = sampled / np.maximum(count - 1, 1)
+    limit = between * 1.1
+    to_start = np.where(to_start >= limit, between / 2, to_start)
+    if counter:
+        # A counter cannot have been below zero: do not extrapolate past the moment it was zero.
+        to_zero = sampled * (first / grown)
+        nearer = (grown > 0) & (first >= 0) & (to_zero < to_start)
+        to_start = np.where(nearer, to_zero, to_start)
+    to_end = np.where(to_end >= limit, between / 2, to_end)
+    factor = (sampled + to_start + to_end) / sampled
+    if per_second:
+        factor = factor / windows.range_s
+    return grown * factor, enough
+
+
+def _last_time(windows: Windows) -> Floats:
+    if windows.full:
+        return windows.times[:, :, -1]
+    times = np.broadcast_to(windows.times, windows.values.shape)
+    return np.asarray(np.take_along_axis(times, np.clip(windows.count - 1, 0, None)[..., None], axis=2)[..., 0])
+
+
+def rate(windows: Windows) -> Answer:
+    """Growth per second of a counter, resets mended, extrapolated to the ends of the window."""
+    return _extrapolated(windows, counter=True, per_second=True)
+
+
+def increase(windows: Windows) -> Answer:
+    """Growth of a counter, extrapolated, so no whole number."""
+    return _extrapolated(windows, counter=True, per_second=False)
+
+
+def delta(windows: Windows) -> Answer:
+    """Difference between the ends of the window, extrapolated."""
+    return _extrapolated(windows, counter=False, per_second=False)
+
+
+def _last_two(windows: Windows) -> tuple[Floats, Floats, Floats]:
+    before = windows.pick(windows.values, windows.count - 2)
+    times = np.broadcast_to(windows.times, windows.values.shape)
+    apart = windows.pick(times, windows.count - 1) - windows.pick(times, windows.count - 2)
+    return before, windows.last(), apart
+
+
+def irate(windows: Windows) -> Answer:
+    """Growth per second between the last two samples of a counter."""
+    before, last, apart = _last_two(windows)
+    return np.where(last < before, last, last - before) / apart, (windows.count >= 2) & (apart > 0)
+
+
+def idelta(windows: Windows) -> Answer:
+    """Difference of the last two samples."""
+    before, last, _ = _last_two(windows)
+    return last - before, windows.count >= 2
+
+
+def changes(windows: Windows) -> Answer:
+    """How often the value became another one."""
+    values = windows.values
+    differs = (values[:, :, 1:] != values[:, :, :-1]) & ~(np.isnan(values[:, :, 1:]) & np.isnan(values[:, :, :-1]))
+    return _how_often(windows, differs)
+
+
+def resets(windows: Windows) -> Answer:
+    """How often the value fell."""
+    return _how_often(windows, windows.values[:, :, 1:] < windows.values[:, :, :-1])
+
+
+def _how_often(windows: Windows, happened: Mask) -> Answer:
+    pairs = _pairs(windows)
+    if pairs is not None:
+        happened = happened & pairs
+    return happened.sum(axis=2).astype(np.float64), windows.count > 0
+
+
+def _fit(windows: Windows) -> tuple[Floats, Floats]:
+    """Least squares: the slope per second, and the height at the evaluation time."""
+    values, times = windows.values, windows.times
+    base = values[:, :, :1]
+    heights = values - base
+    count = np.maximum(windows.count, 1)
+    if windows.full and times.shape[0] == 1:
+        centre = times.mean(axis=2)
+        spread = times - centre[..., None]
+        # One matrix product for all series: they share their times.
+        product = np.einsum("stw,tw->st", heights, spread[0])
+        slope = product / np.einsum("stw,stw->st", spread, spread)
+        middle = heights.mean(axis=2)
+    else:
+        valid = windows.valid
+        times = np.where(valid, times, 0.0)
+        heights = np.where(valid, heights, 0.0)
+        centre = times.sum(axis=2) / count
+        spread = np.where(valid, times - centre[..., None], 0.0)
+        slope = (heights * spread).sum(axis=2) / (spread * spread).sum(axis=2)
+        middle = heights.sum(axis=2) / count
+    return slope, base[:, :, 0] + middle - slope * centre
+
+
+def deriv(windows: Windows) -> Answer:
+    """The slope per second of the line of least squares."""
+    return _fit(windows)[0], windows.count >= 2
+
+
+def predict_linear(ahead_s: Floats) -> Kernel:
+    """Where the line of least squares will be, so many seconds after the evaluation time."""
+
+    def kernel(windows: Windows) -> Answer:
+        slope, now = _fit(windows)
+        return slope * ahead_s[windows.steps] + now, windows.count >= 2
+
+    return kernel
+
+
+def smoothed(level: Floats, trend: Floats) -> Kernel:
+    """Double exponential smoothing with factors for the level and the trend."""
+
+    def kernel(windows: Windows) -> Answer:
+        values = windows.values
+        width = values.shape[2]
+        if width < 2:
+            return np.zeros(windows.count.shape), windows.count >= 2
+        alpha, beta = level[windows.steps], trend[windows.steps]
+        before = np.zeros(windows.count.shape)
+        now = values[:, :, 0]
+        slope = values[:, :, 1] - values[:, :, 0]
+        for index in range(1, width):
+            if index > 1:
+                slope = beta * (now - before) + (1 - beta) * slope
+            new = alpha * values[:, :, index] + (1 - alpha) * (now + slope)
+            inside = index < windows.count
+            before, now = np.where(inside, now, before), np.where(inside, new, now)
+        return now, windows.count >= 2
+
+    return kernel
+
+
+KERNELS: dict[str, Kernel] = {
+    kernel.__name__: kernel for kernel in (rate, increase, delta, irate, idelta, changes, resets, deriv)
+}
