@@ -1,0 +1,197 @@
+"""From start to end: the lock, the replay, the loops, the signals. Order lives here and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentinel import paths
+from sentinel.api.client import Client
+from sentinel.clock import SystemClock
+from sentinel.daemon.lock import Locked, StateLock
+from sentinel.errors import SentinelError, UsageError
+from sentinel.system.service import ServiceManager
+
+if TYPE_CHECKING:
+    from sentinel.daemon.assembly import House
+
+_log = logging.getLogger(__name__)
+
+WAIT_FOR_OTHER_S = 10.0
+IDLE_S = 15 * 60.0
+OBSERVED_WITHIN_TICKS = 5
+_LOOK_AT_LOGS_S = 0.2
+_TICK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says.
+
+    Attributes:
+        config: The configuration file, or None for the usual places.
+        state: The state directory, or None.
+        socket: Where to listen, or None.
+        system: Whether to serve every user of the machine.
+        auto: Whether to end after 15 minutes without anything to do.
+    """
+
+    config: Path | None = None
+    state: Path | None = None
+    socket: Path | None = None
+    system: bool = False
+    auto: bool = False
+
+
+def main(options: Options) -> int:
+    """Run the daemon until it is told to end; its exit code.
+
+    Raises:
+        SentinelError: It cannot start, and why.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    service = ServiceManager()
+    state, socket = _places(options)
+    lock = StateLock(state)
+    try:
+        lock.acquire()
+    except Locked as held:
+        return _other(held, state, socket, auto=options.auto)
+    try:
+        return asyncio.run(_run(options, state, socket, service))
+    finally:
+        lock.release()
+
+
+def _places(options: Options) -> tuple[Path, Path]:
+    import os
+
+    if options.system:
+        state = options.state or paths.SYSTEM_STATE
+        socket = options.socket or paths.SYSTEM_SOCKET
+    else:
+        said = os.environ.get("SENTINEL_SOCKET")
+        state = options.state or paths.state_directory()
+        socket = options.socket or (Path(said) if said else paths.user_socket())
+    socket = paths.checked_socket(socket)
+    if options.system:
+        socket.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    else:
+        paths.socket_directory(socket)
+    return state.absolute(), socket
+
+
+def _other(held: Locked, state: Path, socket: Path, *, auto: bool) -> int:
+    """Another daemon has the state: wait until it answers."""
+    client, deadline = Client(socket, 2.0), time.monotonic() + WAIT_FOR_OTHER_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(SentinelError):
+            client.connect()
+            if auto:
+                return 0
+            raise UsageError(f"a daemon runs already (process {held.pid}, socket {socket})", hint="sentinel status")
+        time.sleep(0.1)
+    raise SentinelError(
+        f"process {held.pid} holds {state / 'daemon.lock'} and does not answer at {socket}",
+        hint=f"end it (kill {held.pid}), or give this daemon a state directory of its own: --state-dir",
+    )
+
+
+async def _run(options: Options, state: Path, socket: Path, service: ServiceManager) -> int:
+    from sentinel import config
+    from sentinel.daemon.assembly import build
+
+    settings = config.load(options.config, system=options.system)
+    house = build(settings, options, state=state, socket=socket, clock=SystemClock())
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(_on_hangup(house)))
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await house.begin()
+        tasks = [
+            asyncio.create_task(_judge(house), name="judge"),
+            asyncio.create_task(_tick(house), name="tick"),
+            asyncio.create_task(_serve_manager(house, service), name="service manager"),
+        ]
+        if options.auto:
+            tasks.append(asyncio.create_task(_end_when_idle(house, stop), name="idle"))
+        for task in tasks:
+            task.add_done_callback(lambda done: _fell(done, stop))
+        _log.info("listening at %s, state in %s", socket, state)
+        await stop.wait()
+        service.tell("STOPPING=1")
+        return 1 if any(task.done() and not task.cancelled() and task.exception() for task in tasks) else 0
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await house.end()
+        _log.info("ended")
+
+
+def _fell(task: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """A loop of ours never ends by itself: if one does, it is better to be restarted than half blind."""
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        _log.error("a fault of sentinel itself in %s", task.get_name(), exc_info=fault)
+        stop.set()
+
+
+async def _judge(house: House) -> None:
+    """Evaluate what is due; something that happened wakes it early."""
+    while True:
+        house.judge()
+        wait = house.engine.next_due() - house.clock.monotonic()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(house.wake.wait(), min(max(wait, 0.01), _TICK_S))
+        house.wake.clear()
+
+
+async def _tick(house: House) -> None:
+    while True:
+        await house.tick()
+        await asyncio.sleep(_TICK_S)
+
+
+async def _serve_manager(house: House, service: ServiceManager) -> None:
+    """Say when we are ready; feed the watchdog only while something is really observed."""
+    ready = False
+    while True:
+        observed = house.observed_within(OBSERVED_WITHIN_TICKS)
+        if observed and not ready:
+            ready = house.core.ready = True
+            service.tell("READY=1", f"STATUS=watching {len(house.register.living())} jobs")
+        if observed and service.watchdog_s is not None:
+            service.tell("WATCHDOG=1", f"STATUS=watching {len(house.register.living())} jobs")
+        await asyncio.sleep(0.1 if not ready else min(2.0, (service.watchdog_s or 4.0) / 3))
+
+
+async def _end_when_idle(house: House, stop: asyncio.Event) -> None:
+    """A daemon that nobody asked for does not stay without reason."""
+    busy_at = house.clock.monotonic()
+    while True:
+        await asyncio.sleep(2.0)
+        now = house.clock.monotonic()
+        if house.busy():
+            busy_at = now
+        elif now - busy_at >= house.idle_s:
+            _log.info("nothing to do for %.0f s: ending", house.idle_s)
+            stop.set()
+            return
+
+
+async def _on_hangup(house: House) -> None:
+    try:
+        await house.reload()
+        _log.info("rules and notification settings read again")
+    except SentinelError as fault:
+        _log.error("the old rules and settings stay in force:\n%s", fault)  # noqa: TRY400 - no traceback for a user's mistake
