@@ -42,6 +42,10 @@ class Unreachable(ApiError):
         super().__init__(message, status=0, kind="unreachable", hint=hint)
 
 
+class _Lost(Unreachable):
+    """The connection was closed before the answer came."""
+
+
 class Client:
     """Talks to one daemon. Keeps one connection; safe to use from several threads, one request at a time.
 
@@ -117,21 +121,30 @@ class Client:
         with self._lock:
             if self._kept is not None and not self._kept.usable():
                 self._drop()
-            if self._kept is None:
-                self._kept = _Connection(self.socket_path, min(allowed, self.timeout_s))
-            connection = self._kept
+            reused = self._kept is not None
             try:
-                connection.send(method, path, body, allowed)
-                status, headers = connection.head()
-                content = connection.body(headers)
-            except BaseException:
-                self._drop()
-                raise
+                status, headers, content = self._exchange(method, path, body, allowed)
+            except _Lost:
+                # The server closed a kept connection just as we spoke. What changes nothing may be said again.
+                if not reused or method == "POST":
+                    raise
+                status, headers, content = self._exchange(method, path, body, allowed)
             if headers.get("connection", "").lower() == "close":
                 self._drop()
         if status >= 400:
             raise _refusal(status, headers, content)
         return _decoded(headers, content)
+
+    def _exchange(self, method: str, path: str, body: Any, allowed_s: float) -> tuple[int, dict[str, str], bytes]:
+        if self._kept is None:
+            self._kept = _Connection(self.socket_path, min(allowed_s, self.timeout_s))
+        try:
+            self._kept.send(method, path, body, allowed_s)
+            status, headers = self._kept.head()
+            return status, headers, self._kept.body(headers)
+        except BaseException:
+            self._drop()
+            raise
 
     def _drop(self) -> None:
         if self._kept is not None:
@@ -215,6 +228,8 @@ class _Connection:
         try:
             self._socket.settimeout(timeout_s)
             self._socket.sendall(head.encode("ascii", "replace") + b"\r\n" + content)
+        except ConnectionError:
+            raise self._lost() from None
         except OSError as fault:
             raise unreachable(self._path, fault) from None
 
@@ -260,6 +275,12 @@ class _Connection:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes a reader in another thread
         self._socket.close()
 
+    def _lost(self) -> _Lost:
+        return _Lost(
+            f"the daemon at {self._path} closed the connection before it had answered",
+            hint="`sentinel status` says whether it is back",
+        )
+
     def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
             self._fill()
@@ -285,10 +306,12 @@ class _Connection:
                 raise TimeoutError
             self._socket.settimeout(left)
             got = self._socket.recv(256 * 1024)
+        except ConnectionError:
+            raise self._lost() from None
         except OSError as fault:
             raise unreachable(self._path, fault) from None
         if not got:
-            raise Unreachable(f"the daemon at {self._path} closed the connection before it had answered")
+            raise self._lost()
         self._buffer += got
 
 

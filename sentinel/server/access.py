@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import grp
 import hmac
@@ -175,9 +176,8 @@ class Access:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if not self._known_host(headers.get(b"host", "")):
             raise Refused("the Host header names neither this machine nor an address", hint="use the IP address")
-        scheme, _, shown = headers.get(b"authorization", "").partition(" ")
-        right = hmac.compare_digest(shown.strip().encode(), self._token.encode())
-        if not self._token or scheme.lower() != "bearer" or not right:
+        right = hmac.compare_digest(_token_of(headers.get(b"authorization", "")).encode(), self._token.encode())
+        if not self._token or not right:
             raise Refused("a token is needed here", status=401, hint="Authorization: Bearer TOKEN (api.token)")
         if scope["method"] not in {"GET", "HEAD"} and scope["path"] not in READING_POSTS:
             raise Refused("over TCP the API only reads", hint="use the Unix socket")
@@ -197,6 +197,17 @@ class Access:
         except ValueError:
             return False
         return True
+
+
+def _token_of(header: str) -> str:
+    """The token in an Authorization header: of `Bearer`, or the password of `Basic`, as older clients need it."""
+    scheme, _, shown = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return shown.strip()
+    if scheme.lower() == "basic":
+        with contextlib.suppress(ValueError):
+            return base64.b64decode(shown.strip(), validate=True).decode("utf-8", "replace").partition(":")[2]
+    return ""
 
 
 def peer_of(connection: Any) -> Peer:

@@ -24,7 +24,7 @@ from sentinel.promql.errors import EvaluationError
 from sentinel.promql.notes import Level, Note
 from sentinel.promql.regex import matches
 from sentinel.promql.series import Matcher, Matrix, Scalar, SeriesReader, Text, Value
-from sentinel.promql.tree import Range, Selector, bare
+from sentinel.promql.tree import Selector, Type
 from sentinel.server.access import Viewer
 from sentinel.server.core import Core, GroupStatus, RuleStatus
 from sentinel.server.parameters import (
@@ -80,15 +80,10 @@ class _Prometheus:
         at = moment(parameters, "time", self._core.now())
         most, lookback = limit(parameters), duration(parameters, "lookback_delta") or LOOKBACK_S
         expr = expression(parameters)
-        ranged = bare(expr)
 
         def work(reader: SeriesReader) -> bytes:
             notes: list[Note] = []
-            value: Value
-            if isinstance(ranged, Range):
-                value = promql.select_range(ranged, reader, at)
-            else:
-                value = promql.evaluate(expr, reader, at, lookback_s=lookback, notes=notes)
+            value = promql.evaluate(expr, reader, at, lookback_s=lookback, notes=notes)
             return _written(value, at, most, notes)
 
         return await self._answer(work, request, parameters)
@@ -99,10 +94,9 @@ class _Prometheus:
         start, end, step = steps(parameters, self._core.now())
         most, lookback = limit(parameters), duration(parameters, "lookback_delta") or LOOKBACK_S
         expr = expression(parameters)
-        if isinstance(bare(expr), Range):
-            raise bad(
-                "query", 'invalid expression type "range vector" for range query, must be Scalar or instant Vector'
-            )
+        kind = promql.type_of(expr)
+        if kind in {Type.RANGE, Type.STRING}:
+            raise bad("query", f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector')
 
         def work(reader: SeriesReader) -> bytes:
             notes: list[Note] = []
