@@ -7,7 +7,7 @@ asked once and never again in the life of this process.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sentinel.system.frames import serve
@@ -32,6 +32,19 @@ _REASONS = (
     ("power_brake", 0x80),
     ("display", 0x100),
 )
+_COSTS = {
+    "utilization": ("gpu_utilization_ratio", ""),
+    "temperature": ("gpu_temperature_celsius", ""),
+    "slowdown": ("gpu_temperature_slowdown_celsius", ""),
+    "power": ("gpu_power_watts", ""),
+    "power_limit": ("gpu_power_limit_watts", ""),
+    "energy": ("gpu_energy_joules_total", ""),
+    "pcie_replays": ("gpu_pcie_replays_total", ""),
+    "memory_v2": ("gpu_memory_reserved_bytes", ""),
+    "throttle": ("gpu_throttled", "throttle_old"),
+    "Compute_v3": ("gpu_process_memory_bytes", "Compute_v2"),
+}
+"""What is lost when a board cannot do something, unless the older way after it can."""
 _MEMORY_TEMPERATURE, _RECOVERY_ACTION = 82, 230
 
 
@@ -77,8 +90,14 @@ class Boards:
             except _Lost as lost:
                 known = self._known.get(index, {"gpu": str(index), "uuid": f"unknown-{index}", "model": "unknown"})
                 found.append({**known, "up": False, "fault": str(lost)})
-        off = [[uuid, what, why] for (uuid, what), why in self._off.items()]
-        return {"gpus": found, "off": off}
+        return {"gpus": found, "off": [list(told) for told in self._told()]}
+
+    def _told(self) -> Iterator[tuple[str, str, str]]:
+        """What boards cannot do, as far as it costs a metric: where an older way answers, nothing is lost."""
+        for (uuid, what), why in self._off.items():
+            metric, older = _COSTS.get(what, ("", ""))
+            if metric and (not older or (uuid, older) in self._off):
+                yield uuid, metric, why
 
     def _board(self, index: int) -> list[dict[str, Any]]:
         nvml = self._nvml

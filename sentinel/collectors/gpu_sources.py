@@ -94,7 +94,7 @@ class GpuSource(Protocol):
 
     @property
     def off(self) -> Sequence[tuple[str, str, str]]:
-        """What boards cannot do, after the first reading: uuid, what, why."""
+        """What boards cannot do, after the first reading: uuid, metric, why."""
         ...
 
     def read(self) -> list[GpuReading]:

@@ -24,6 +24,10 @@ DOWN_AFTER_TICKS = 3
 """A collector is said to be down after so many bad ticks in a row; its series tell each of them."""
 
 
+_ROOM_S = 0.1
+"""A look ahead of the tick must be over by the tick."""
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """How one collector does.
@@ -247,6 +251,8 @@ class _Lane:
                 continue
             chosen = self._chosen() if self._sampler is not None else {}
             early = looked_at + min(chosen.values()) - time.monotonic() if chosen else math.inf
+            if early > wait - _ROOM_S:
+                early = math.inf
             woke = self._sleep(min(wait, early))
             if woke is _Woke.STOP:
                 return
