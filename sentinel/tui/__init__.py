@@ -1,1 +1,1 @@
-"""The terminal dashboard. It knows only the API."""
+"""The dashboard in the terminal. It knows the daemon only by its API."""

@@ -1,0 +1,199 @@
+"""The page of one job: its memory as it goes, what was asked of it, and the three questions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Static
+
+from sentinel.tui import cells
+from sentinel.tui.page import Page
+from sentinel.tui.panels import Events, Lines, MemoryChart, facts
+from sentinel.tui.questions import questions
+from sentinel.tui.rows import Row, Rows
+from sentinel.tui.snapshot import Job, Request
+from sentinel.tui.text import DIM, FAINT, GOOD, PLAIN, WARN, cell, literal, of, short_bytes, span, words
+
+
+class Requests(Rows):
+    """What was asked of the job, newest first: state, answer, effect."""
+
+    empty: ClassVar[str] = "  nothing was asked of it: c checkpoint, d degrade"
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._requests: Sequence[Request] = ()
+        self._now = 0.0
+
+    def show(self, requests: Sequence[Request], now: float) -> None:
+        """Another list, oldest first."""
+        self._requests, self._now = requests, now
+        self.rebuild()
+
+    def build(self, width: int) -> tuple[Text | None, Sequence[Row]]:
+        """One row a request."""
+        if not self._requests:
+            return None, ()
+        head = Text(end="")
+        head.append_text(cell("  AGO", 6, f"bold {DIM}", right=True)).append(" ")
+        head.append_text(cell("REQUEST", 12, f"bold {DIM}")).append("ANSWER, EFFECT, WHO ASKED AND WHY", f"bold {DIM}")
+        return head, [Row(request.id, self._line(request, width)) for request in reversed(self._requests)]
+
+    def _line(self, request: Request, width: int) -> Text:
+        age = span(self._now - request.created) if request.created is not None else "—"
+        level = f" {request.level:.0f}" if request.level is not None else ""
+        text = Text(end="")
+        text.append_text(cell(age, 6, DIM, right=True)).append(" ")
+        text.append_text(cell(f"{request.kind}{level}", 12, PLAIN))
+        text.append_text(cells.request_words(request))
+        for part, style in ((request.detail, PLAIN), (cells.asked_by(request.by), DIM), (request.reason, FAINT)):
+            if part:
+                text.append("  ").append(literal(part), style)
+        text.truncate(width, overflow="ellipsis")
+        return text
+
+
+class JobTitle(Lines):
+    """One line: who the job is and how it is."""
+
+    def __init__(self) -> None:
+        super().__init__(id="title")
+        self._job: Job | None = None
+        self._now = 0.0
+
+    def show(self, job: Job | None, now: float) -> None:
+        """Another moment."""
+        self._job, self._now = job, now
+        self.refresh()
+
+    def lines(self, width: int, height: int) -> Sequence[Text]:
+        """Name, state, and as many facts as fit."""
+        if (job := self._job) is None:
+            return [Text("this job is gone", DIM)]
+        sign, style = cells.state(job)
+        text = Text.assemble((literal(job.name, 80), f"bold {PLAIN}"), "  ", (f"{sign} {job.state}", style), end="")
+        until = job.ended if job.ended is not None else self._now
+        parts = [
+            cells.ending(job),
+            f"up {span(until - job.started)}" if job.started else "",
+            f"attempt {job.attempt}" if job.attempt > 1 else "",
+            f"pid {job.pid}" if job.pid else "",
+            literal(job.owner, 32),
+            "adopted" if job.adopted else "",
+            "dry run" if job.dry_run else "",
+            literal(" ".join(job.argv), 400),
+        ]
+        for part in filter(None, parts):
+            text.append("  ").append(part, DIM)
+        text.truncate(width, overflow="ellipsis")
+        return [text][:height]
+
+
+class JobPage(Page):
+    """One job."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "back", key_display="esc")]
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__()
+        self._job_id = job_id
+        self._last: Job | None = None
+
+    def panels(self) -> ComposeResult:
+        """Chart and questions above, requests and events below."""
+        yield JobTitle()
+        with Horizontal(id="upper"):
+            yield Vertical(MemoryChart(), id="chart-panel", classes="panel")
+            with VerticalScroll(id="facts", classes="panel"):
+                yield Static(id="answers")
+        with Horizontal(id="lower"):
+            requests, events = Requests(id="requests"), Events(job=False, id="happened")
+            for panel, title in ((requests, "Requests"), (events, "Events")):
+                panel.add_class("panel")
+                panel.border_title = title
+                yield panel
+
+    def on_mount(self) -> None:
+        """The keys go to the requests."""
+        super().on_mount()
+        self.query_one("#facts").border_title = "Is it safe?"
+        self.query_one("#facts", VerticalScroll).can_focus = False
+        self.query_one(Requests).focus()
+
+    def job(self) -> Job | None:
+        """The page's own; as it was last seen, once the daemon has forgotten it."""
+        if self.home.seen is not None and (found := self.home.seen.job(self._job_id)) is not None:
+            self._last = found
+        return self._last
+
+    def show(self) -> None:
+        """Everything anew."""
+        super().show()
+        job, seen = self.job(), self.home.seen
+        if job is None or seen is None:
+            return
+        self.query_one(JobTitle).show(job, seen.time)
+        self.query_one(MemoryChart).show(self.curve(job))
+        said, style = cells.forecast(job.memory)
+        title = Text.assemble("Memory  ", (of(job.memory.used, job.memory.limit), PLAIN), "  ", (said, style))
+        panel = self.query_one("#chart-panel")
+        panel.border_title = title
+        panel.border_subtitle = f"last {words(self.home.back_s)}"
+        self.query_one(Requests).show(self.home.requests_of(job), seen.time)
+        events = self.home.events_of(job)
+        self.query_one(Events).show(events)
+        self.query_one("#answers", Static).update(self._answers(job))
+
+    def measure(self) -> None:
+        """The curve, and what was asked."""
+        super().measure()
+        if (job := self.job()) is not None and not self.home.lost:
+            self.home.fetch_requests(job)
+
+    def action_back(self) -> None:
+        """To the overview."""
+        self.app.pop_screen()
+
+    def _answers(self, job: Job) -> Table:
+        """The three questions, then facts."""
+        seen = self.home.seen
+        assert seen is not None
+        pairs = []
+        for one in questions(job, seen, self.home.events_of(job)):
+            pairs.append(
+                (Text(one.question, f"bold {PLAIN}"), Text.assemble(("yes" if one.yes else "no", f"bold {one.style}"), "  ", (one.says, PLAIN)))
+            )
+            if one.do:
+                pairs.append((Text(""), Text(f"→ {one.do}", "#8fb7e8" if one.style != GOOD else DIM)))
+        pairs += [(Text(name, DIM), words) for name, words in _facts(job)]
+        return facts(pairs)
+
+
+def _facts(job: Job) -> list[tuple[str, Text]]:
+    found: list[tuple[str, Text]] = []
+
+    def add(name: str, said: str, style: str = PLAIN) -> None:
+        if said:
+            found.append((name, Text(said, style)))
+
+    if job.checkpoint is not None:
+        add("last checkpoint", literal(os.path.basename(job.checkpoint.path.rstrip("/"))))
+    asks = ", ".join(f"{kind} ({literal(how, 60)})" for kind, how in job.channels.items())
+    add("can be asked", asks or "nothing: --on-checkpoint, --on-degrade", PLAIN if asks else WARN)
+    if job.channels.get("degrade") or job.level:
+        add("degraded", f"{job.level} of {job.levels}", WARN if job.level else PLAIN)
+    add("GPU memory", short_bytes(job.gpu_memory) if job.gpu_memory else "")
+    if job.memory.rss is not None and job.memory.used is not None and job.memory.rss > 1.5 * job.memory.used:
+        add("shared pages", f"resident sets sum to {short_bytes(job.memory.rss)}; counted once")
+    cpu = f"{job.cpu:.1f} cores, " if job.cpu is not None else ""
+    add("uses", f"{cpu}{job.processes:.0f} processes" if job.processes is not None else "")
+    add("is told", f"{job.notify} of its own receivers" if job.notify else "")
+    add("log", literal(job.output[0]) if job.output else "", DIM)
+    return found

@@ -1,0 +1,109 @@
+"""The first page: GPUs, jobs, alerts, events, and the memory of the selected job where there is room."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+
+from sentinel.tui import cells
+from sentinel.tui.job import JobPage
+from sentinel.tui.jobs_table import JobsTable
+from sentinel.tui.page import Page
+from sentinel.tui.panels import Alerts, Events, Gpus, MemoryChart
+from sentinel.tui.rows import Rows
+from sentinel.tui.snapshot import Alert, Job
+from sentinel.tui.text import DIM, count, literal
+
+
+class OverviewPage(Page):
+    """Everything at one look."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "job page", key_display="enter")]
+
+    def panels(self) -> ComposeResult:
+        """GPUs, jobs, then alerts and events beside a chart."""
+        gpus, table, alerts, events = Gpus(id="gpus"), JobsTable(id="jobs"), Alerts(id="alerts"), Events(id="events")
+        for panel, title in ((gpus, "GPUs"), (table, "Jobs"), (alerts, "Alerts"), (events, "Events")):
+            panel.add_class("panel")
+            panel.border_title = title
+        gpus.display = False
+        yield gpus
+        yield table
+        with Horizontal(id="below"):
+            with Vertical(id="left"):
+                yield alerts
+                yield events
+            preview = Vertical(MemoryChart(), id="preview", classes="panel")
+            preview.border_title = "Memory"
+            yield preview
+
+    def on_mount(self) -> None:
+        """The keys go to the jobs."""
+        super().on_mount()
+        self.query_one(JobsTable).focus()
+
+    def job(self) -> Job | None:
+        """The one under the cursor."""
+        return self.home.seen.job(self.query_one(JobsTable).key) if self.home.seen else None
+
+    def show(self) -> None:
+        """Everything anew."""
+        super().show()
+        if (seen := self.home.seen) is None:
+            return
+        self.query_one(Gpus).show(seen.gpus)
+        self.query_one(JobsTable).show(seen)
+        alerts = self.query_one(Alerts)
+        alerts.show(seen.alerts, seen.faults, seen.time)
+        firing = len(seen.firing)
+        alerts.border_title = Text(f"Alerts  {firing} firing" if firing else "Alerts")
+        self.query_one(Events).show(self.home.events)
+        self.query_one("#jobs").border_subtitle = count(sum(job.alive for job in seen.jobs), "job") + " living"
+        self._preview()
+
+    def picked_alerts(self) -> list[Alert]:
+        """The one under the cursor where the alerts have the keys, else those of the job."""
+        alerts = self.query_one(Alerts)
+        if alerts.has_focus and self.home.seen is not None:
+            return [alert for alert in self.home.seen.alerts if alert.id == alerts.key]
+        return super().picked_alerts()
+
+    def action_open(self) -> None:
+        """The page of the job under the cursor, or of the alert's job."""
+        job = self.job()
+        if self.query_one(Alerts).has_focus and self.home.seen is not None:
+            names = {alert.job for alert in self.picked_alerts() if alert.job}
+            job = next((one for one in self.home.seen.jobs if one.name in names), job)
+        if job is not None:
+            self.app.push_screen(JobPage(job.id))
+
+    def measure(self) -> None:
+        """Only where the chart is in sight."""
+        if self.query_one("#preview").display:
+            super().measure()
+
+    @on(Rows.Moved, "#jobs")
+    def moved(self) -> None:
+        """Another job is in view."""
+        self._preview()
+        self.measure()
+
+    @on(Rows.Opened)
+    def opened(self) -> None:
+        """Clicked twice."""
+        self.action_open()
+
+    def _preview(self) -> None:
+        job = self.job()
+        chart = self.query_one(MemoryChart)
+        chart.show(self.curve(job) if job else None)
+        title = Text("Memory")
+        if job is not None:
+            words, style = cells.forecast(job.memory)
+            title.append(f"  {literal(job.name, 40)}  ", DIM).append(words, style)
+        self.query_one("#preview").border_title = title
