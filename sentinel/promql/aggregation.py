@@ -9,7 +9,7 @@ import numpy as np
 from sentinel.model.labels import METRIC_NAME, Labels
 from sentinel.promql.errors import EvaluationError
 from sentinel.promql.frames import Frame, Groups, Ints, LabelSets, counted, empty, group, memo, reduced
-from sentinel.promql.numbers import go_float
+from sentinel.promql.numbers import go_float, go_g
 from sentinel.promql.over_time import quantiles
 from sentinel.promql.relabel import label_order
 from sentinel.promql.series import Floats, Mask
@@ -17,6 +17,7 @@ from sentinel.promql.sums import doubtful, mean, neumaier
 from sentinel.promql.tree import Aggregate
 
 _MOST_CELLS = 4_000_000
+_INT64 = 2.0**63
 
 
 def groups_of(labels: LabelSets, grouping: tuple[str, ...], *, without: bool) -> Groups:
@@ -41,7 +42,7 @@ def aggregated(expr: Aggregate, frame: Frame, param: Floats | str | None) -> Fra
         return _chosen(expr.op, frame, groups, param)
     if expr.op == "count_values":
         assert isinstance(param, str)
-        return _count_values(frame, groups, param)
+        return _count_values(expr, frame, param)
     counts = counted(groups, frame.kept)
     present = counts > 0 if frame.present is frame.kept else reduced(np.logical_or, groups, frame.present)
     drop = reduced(np.logical_or, groups, frame.drop.reshape(-1, 1))[:, 0]
@@ -156,9 +157,10 @@ def _quantile(frame: Frame, groups: Groups, phi: Floats) -> Floats:
 
 def _chosen(op: str, frame: Frame, groups: Groups, wanted: Floats) -> Frame:
     """The k first of each group, by value or as they come; the others are masked."""
-    for value in wanted:
-        if not -9.3e18 < value < 9.3e18:
-            raise EvaluationError(f"Scalar value {go_float(float(value))} overflows int64")
+    if np.isnan(wanted).any():
+        raise EvaluationError("Parameter value is NaN")
+    for value in wanted[~(np.abs(wanted) < _INT64)][:1].tolist():
+        raise EvaluationError(f"Scalar value {go_g(value)} {'over' if value > 0 else 'under'}flows int64")
     most = np.trunc(wanted)
     table = _table(frame.labels, groups, label_order(frame.labels) if op == "limitk" else None)
     chosen = np.zeros(frame.values.shape, dtype=bool)
@@ -181,29 +183,27 @@ def _chosen(op: str, frame: Frame, groups: Groups, wanted: Floats) -> Frame:
     return Frame(frame.labels, frame.values, frame.present, chosen, frame.drop, ordered)
 
 
-def _count_values(frame: Frame, groups: Groups, name: str) -> Frame:
-    found: dict[tuple[int, str], int] = {}
-    cells: dict[tuple[int, int], int] = {}
-    seen: set[tuple[int, int]] = set()
+def _count_values(expr: Aggregate, frame: Frame, name: str) -> Frame:
+    """How often each value occurs; the value becomes a label before the groups are made."""
     texts: dict[float, str] = {}
-    for place, step in np.argwhere(frame.present):
+    found: dict[Labels, int] = {}
+    dropped: set[int] = set()
+    cells: dict[tuple[int, int], int] = {}
+    for place, step in np.argwhere(frame.present).tolist():
         value = float(frame.values[place, step])
         text = "NaN" if np.isnan(value) else texts.get(value)
         if text is None:
             text = texts[value] = go_float(value)
-        at = found.setdefault((int(groups.ids[place]), text), len(found))
-        cell = (at, int(step))
-        seen.add(cell)
-        if frame.kept[place, step]:
-            cells[cell] = cells.get(cell, 0) + 1
+        labels = frame.labels[place].merged({name: text})
+        key = labels.without((*expr.grouping, METRIC_NAME)) if expr.without else labels.only((*expr.grouping, name))
+        at = found.setdefault(key, len(found))
+        cells[at, step] = cells.get((at, step), 0) + int(frame.kept[place, step])
+        if frame.drop[place] and name != METRIC_NAME:
+            dropped.add(at)
     values = np.zeros((len(found), frame.steps))
     present = np.zeros(values.shape, dtype=bool)
-    kept = np.zeros(values.shape, dtype=bool)
-    for cell in seen:
-        present[cell] = True
     for cell, count in cells.items():
         values[cell] = count
-        kept[cell] = True
-    labels = tuple(groups.labels[at].merged({name: text}) for at, text in found)
-    drops = [bool(frame.drop[groups.ids == at].any()) and name != METRIC_NAME for at, _ in found]
-    return Frame(labels, values, present, kept, np.array(drops, dtype=bool))
+        present[cell] = True
+    drop = np.array([at in dropped for at in range(len(found))], dtype=bool)
+    return Frame(tuple(found), values, present, values > 0, drop)

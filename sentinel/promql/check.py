@@ -108,8 +108,8 @@ def _aggregate(expr: Aggregate, kinds: list[Type]) -> Type:
         if expr.op == "count_values":
             name = bare(expr.param)
             assert isinstance(name, String)
-            if not name.value:
-                raise PromQLError("the label name for `count_values` is empty", name.span.start, name.span.end)
+            if not is_label(name.value):
+                raise PromQLError("`count_values` needs a label name first", name.span.start, name.span.end)
     return Type.VECTOR
 
 
@@ -141,12 +141,18 @@ def _call(expr: Call, kinds: list[Type]) -> Type:
     return signature.returns
 
 
+def is_label(name: str) -> bool:
+    """Whether a label may have this name: any text that is valid UTF-8, but not none."""
+    return bool(name) and not any("\ud800" <= char <= "\udfff" for char in name)
+
+
 def _label_call(expr: Call) -> None:
     names: Iterable[Expr] = (expr.args[1], expr.args[3]) if expr.function == "label_replace" else expr.args[1:2]
     for place, arg in enumerate(names):
         name = bare(arg)
         assert isinstance(name, String)
-        if not name.value and not (expr.function == "label_replace" and place == 1):
+        source = expr.function == "label_replace" and place == 1
+        if not source and not is_label(name.value):
             raise PromQLError(f"`{expr.function}` needs a label name here", arg.span.start, arg.span.end)
     if expr.function == "label_replace":
         regex = bare(expr.args[4])

@@ -13,7 +13,7 @@ from sentinel.promql.check import type_of
 from sentinel.promql.errors import EvaluationError
 from sentinel.promql.frames import Frame, Ints, empty, joined, named, single, with_values
 from sentinel.promql.notes import Level, Note
-from sentinel.promql.numbers import go_float, openmetrics_float
+from sentinel.promql.numbers import go_g, openmetrics_float
 from sentinel.promql.reading import Kernel, Samples, milliseconds, newest, through_windows
 from sentinel.promql.series import Block, Floats, Matrix, Scalar, SeriesReader, Text, Value, Vector
 from sentinel.promql.tree import (
@@ -39,7 +39,7 @@ DEFAULT_STEP_S = 60.0
 MOST_STEPS = 2_000_000
 _WIDEST_LOOKBACK_S = 600.0
 _KEEPS_NAME = frozenset({"last_over_time", "first_over_time"})
-_COUNTERS = frozenset({"rate", "increase", "irate"})
+_COUNTERS = frozenset({"rate", "increase"})
 _COUNTER_ENDINGS = ("_total", "_sum", "_count", "_bucket")
 
 
@@ -272,7 +272,7 @@ class _Evaluator:
 
     def _check_quantile(self, phi: Floats, expr: Expr) -> None:
         for value in phi[~((phi >= 0) & (phi <= 1))][:1].tolist():
-            words = f"quantile value should be between 0 and 1, got {_go_g(value)}"
+            words = f"quantile value should be between 0 and 1, got {go_g(value)}"
             self._note(Level.WARNING, words, expr)
 
     # -- functions ----------------------------------------------------------------------------------------------
@@ -447,7 +447,8 @@ class _Evaluator:
         return frame
 
     def _check_counters(self, frame: Frame, node: Range) -> None:
-        for name in sorted({labels.get(METRIC_NAME, "") for labels in frame.labels}):
+        seen = {frame.labels[row].get(METRIC_NAME, "") for row in np.flatnonzero(frame.kept.any(axis=1)).tolist()}
+        for name in sorted(seen):
             if name and not name.endswith(_COUNTER_ENDINGS):
                 words = f"metric might not be a counter, name does not end in {'/'.join(_COUNTER_ENDINGS)}"
                 self._note(Level.INFO, f'{words}: "{name}"', node)
@@ -517,10 +518,3 @@ def _text(expr: Expr) -> str:
 
 def _for_metric(name: str) -> str:
     return f' for metric name "{name}"' if name else ""
-
-
-def _go_g(value: float) -> str:
-    """As Go's %g writes it."""
-    return (
-        go_float(value) if not math.isfinite(value) else f"{value:g}" if float(f"{value:g}") == value else repr(value)
-    )

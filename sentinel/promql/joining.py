@@ -23,6 +23,7 @@ from sentinel.promql.frames import (
     memo,
     reduced,
 )
+from sentinel.promql.numbers import go_labels
 from sentinel.promql.series import Floats, Mask
 from sentinel.promql.tree import COMPARISON, Binary, Matching
 
@@ -201,11 +202,12 @@ class _Operation:
         both = [one.labels[row] for row in rows if one.kept[row, step]][:2]
         side = "left" if self._swapped else "right"
         raise EvaluationError(
-            f"found duplicate series for the match group {groups.labels[at]!r} on the {side} hand-side of the "
-            f"operation: [{both[1]!r}, {both[0]!r}];many-to-many matching not allowed: matching labels must be "
-            "unique on one side",
-            self._expr.op_span.start, self._expr.op_span.end,
-        )  # fmt: skip
+            f"found duplicate series for the match group {go_labels(groups.labels[at])} on the {side} hand-side of "
+            f"the operation: [{go_labels(both[1])}, {go_labels(both[0])}];many-to-many matching not allowed: "
+            "matching labels must be unique on one side",
+            self._expr.op_span.start,
+            self._expr.op_span.end,
+        )
 
     def _matched(self, one: Frame) -> Frame:
         join, many = self._join, self._many
@@ -314,7 +316,7 @@ class _Operation:
         self._refuse_duplicates(one, join.right)
         firsts: list[int] = []
         seconds: list[int] = []
-        there = one.present.any(axis=1)
+        there = np.asarray(one.present.any(axis=1)).tolist()
         for place, at in enumerate(join.partner.tolist()):
             if at >= 0:
                 begin = int(join.right.starts[at])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
+from sentinel.model.labels import Labels
+from sentinel.promql.printer import quoted
+
 
 def go_float(value: float) -> str:
     """The shortest decimal that reads back as `value`, without an exponent."""
@@ -15,6 +18,23 @@ def go_float(value: float) -> str:
     if value == int(value) and abs(value) < 1e15:
         return "-0" if value == 0 and math.copysign(1, value) < 0 else str(int(value))
     return format(Decimal(repr(value)), "f")
+
+
+def go_g(value: float) -> str:
+    """As Go prints a float by itself: an exponent from 21 digits on."""
+    if not math.isfinite(value) or 1e-4 <= abs(value) < 1e21 or value == 0:
+        return go_float(value)
+    mantissa, _, exponent = repr(value).partition("e")
+    if not exponent:
+        mantissa, _, exponent = f"{value:e}".partition("e")
+        digits = mantissa.rstrip("0").rstrip(".")
+        return f"{digits}e{int(exponent):+03d}"
+    return f"{mantissa.removesuffix('.0')}e{int(exponent):+03d}"
+
+
+def go_labels(labels: Labels) -> str:
+    """As Prometheus's errors show a label set, the name among the others."""
+    return "{" + ", ".join(f"{name}={quoted(value)}" for name, value in labels.items()) + "}"
 
 
 def openmetrics_float(value: float) -> str:

@@ -146,6 +146,8 @@ def quoted(text: str) -> str:
             made.append("\\t")
         elif char == "\r":
             made.append("\\r")
+        elif 0xDC80 <= ord(char) <= 0xDCFF:
+            made.append(f"\\x{ord(char) - 0xDC00:02x}")
         elif ord(char) < 32 or ord(char) == 127:
             made.append(f"\\x{ord(char):02x}")
         else:

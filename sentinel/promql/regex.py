@@ -29,6 +29,8 @@ def compiled(text: str) -> Any:
     options.dot_nl = True
     try:
         return re2.compile(text, options)
+    except UnicodeEncodeError:
+        raise BadPattern("it is no valid UTF-8") from None
     except re2.error as fault:
         words = fault.args[0] if fault.args else fault
         if isinstance(words, bytes):

@@ -55,6 +55,7 @@ class Token:
                 return f"`{_short(self.text)}`"
 
 
+_LONE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)+")
 _NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _DURATION = re.compile(r"(?:[0-9]+(?:ms|[smhdwy]))+(?![A-Za-z0-9_.])")
@@ -80,6 +81,8 @@ def tokens(text: str) -> list[Token]:
     """
     if len(text) > MAX_LENGTH:
         raise PromQLError(f"the expression is {len(text):,} characters long", 0, 1, expected=f"at most {MAX_LENGTH:,}")
+    if lone := _LONE.search(text):
+        raise PromQLError("half a character: this is no valid Unicode", lone.start(), lone.end())
     found: list[Token] = []
     at = 0
     brackets = 0
@@ -184,7 +187,7 @@ def _string(text: str, at: int) -> Token:
         if char in {"", "\n"}:
             raise PromQLError("this string has no end", at, min(len(text), at + 40), expected=f"a closing {quote}")
         if raw and not (char == "\\" and text[here + 1 : here + 2] in {"x", *"01234567"}):
-            parts.append(raw.decode("utf-8", "replace"))
+            parts.append(raw.decode("utf-8", "surrogateescape"))
             raw.clear()
         if char == quote:
             return Token(Kind.STRING, "".join(parts), at, here + 1)

@@ -20,12 +20,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+sys.path.insert(0, str(Path(__file__).parents[2]))  # so that it runs from anywhere, without being installed
 
-import language  # noqa: E402 - found beside this file, however it is started
-from memory_reader import STALE, MemoryReader  # noqa: E402
-
-from sentinel.errors import SentinelError  # noqa: E402
+from sentinel.errors import SentinelError  # noqa: E402 - behind the line above
 from sentinel.model.labels import METRIC_NAME, Labels  # noqa: E402
 from sentinel.promql import EvaluationError, Expr, PromQLError, evaluate, evaluate_range, parse, walk  # noqa: E402
 from sentinel.promql.errors import Refused, position  # noqa: E402
@@ -33,11 +30,15 @@ from sentinel.promql.notes import Note  # noqa: E402
 from sentinel.promql.regex import matches  # noqa: E402
 from sentinel.promql.series import Matrix, Scalar, Text, Vector  # noqa: E402
 from sentinel.promql.tree import Aggregate, Binary, Call, Paren, Range, Selector, Subquery, Unary  # noqa: E402
+from tests.promql import language  # noqa: E402
+from tests.promql.memory import STALE, MemoryReader  # noqa: E402
 
 LOOKBACK_S = 300.0
 _UNSAFE_WITH_AT = frozenset(
-    "days_in_month day_of_month day_of_week day_of_year hour minute month year predict_linear time timestamp "
-    "start end step range".split()  # noqa: SIM905 - reads better
+    {
+        *("days_in_month", "day_of_month", "day_of_week", "day_of_year", "hour", "minute", "month", "year"),
+        *("predict_linear", "time", "timestamp", "start", "end", "step", "range"),
+    }
 )
 Cell = float | None
 Rows = dict[Labels, list[Cell]]
@@ -182,8 +183,8 @@ class _World:
         if any(isinstance(node, Call) and node.function in {"start", "end", "step", "range"} for node in walk(expr)):
             return  # what these answer depends on the kind of query
         matrix = evaluate_range(expr, self._reader, case.start - 60, case.start + 60, 60)
-        middle = {labels: row[1] for labels, row in _rows(matrix).items() if row[1] is not None}
-        wanted = {Labels(): case.scalar} if case.scalar is not None else _wanted_instant(case)
+        middle: dict[Labels, Cell] = {labels: row[1] for labels, row in _rows(matrix).items() if row[1] is not None}
+        wanted: dict[Labels, Cell] = {Labels(): case.scalar} if case.scalar is not None else _wanted_instant(case)
         _compare_cells(wanted, middle, "as a range query: ")
 
     def _check_pinned(self, case: language.Case, expr: Expr) -> None:
@@ -253,7 +254,6 @@ def _rows(matrix: Matrix) -> Rows:
 
 
 def _wanted_rows(case: language.Case) -> Rows:
-    steps = round((case.end - case.start) / case.step + 0.5 - 1e-9) if case.step else 0
     steps = math.floor((case.end - case.start) / case.step + 1e-9) + 1
     found: Rows = {}
     for series in case.series:
