@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from sentinel.model.series import Batch, Family
-from sentinel.promql.series import Block, Match, Matcher, SeriesReader
+from sentinel.promql.series import Block, Match, Matcher
 from sentinel.store.matching import split
 from sentinel.store.ring import Ring
 
@@ -50,6 +50,10 @@ class Window:
             if ring.family.name == family:
                 ring.lookback_s = _TICKS_OF_LOOKBACK * seconds
 
+    def lookback_s(self, family: str) -> float:
+        """How long a sample of a family stands for its series (seconds)."""
+        return _TICKS_OF_LOOKBACK * self._ticks.get(family, self._tick_s)
+
     def append(self, batch: Batch) -> None:
         """Take in one pass of a collector."""
         with self._lock:
@@ -77,7 +81,7 @@ class Window:
         blocks = (ring.select(metric, rest, start, end) for ring, metric in found)
         return [block for block in blocks if block is not None]
 
-    def detached(self) -> SeriesReader:
+    def detached(self) -> _Detached:
         """The same series for another thread: copies, taken while nothing is appended."""
         return _Detached(self, self._lock)
 
@@ -116,8 +120,7 @@ class Window:
         key = family.name, family.labels, tuple(metric.name for metric in family.metrics)
         ring = self._rings.get(key)
         if ring is None:
-            tick = self._ticks.get(family.name, self._tick_s)
-            ring = Ring(family, span_s=self._span_s, columns=self._columns, lookback_s=_TICKS_OF_LOOKBACK * tick)
+            ring = Ring(family, span_s=self._span_s, columns=self._columns, lookback_s=self.lookback_s(family.name))
             self._rings[key] = ring
             for index, metric in enumerate(family.metrics):
                 self._by_metric.setdefault(metric.name, []).append((ring, index))
@@ -146,6 +149,11 @@ class _Detached:
     def __init__(self, window: Window, lock: threading.Lock) -> None:
         self._window = window
         self._lock = lock
+
+    def complete_after(self, matchers: tuple[Matcher, ...]) -> float:
+        """As the window's."""
+        with self._lock:
+            return self._window.complete_after(matchers)
 
     def select(self, matchers: tuple[Matcher, ...], start: float, end: float) -> Sequence[Block]:
         """As the window's."""
