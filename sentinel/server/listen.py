@@ -20,8 +20,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from sentinel import paths
-from sentinel.errors import SentinelError, UsageError
+from sentinel.errors import SentinelError
 from sentinel.server.access import peer_of
+from sentinel.server.settings import address
 
 _log = logging.getLogger(__name__)
 
@@ -62,15 +63,8 @@ class TcpListener:
 
     @classmethod
     def parse(cls, text: str) -> TcpListener:
-        """Read `HOST:PORT`, `[::1]:PORT` or `:PORT` (all addresses).
-
-        Raises:
-            UsageError: It is none of these.
-        """
-        host, colon, port = text.rpartition(":")
-        if not colon or not port.isdigit() or not 0 <= int(port) < 65536:
-            raise UsageError(f"{text!r} is not an address to listen at", hint="127.0.0.1:9464")
-        return cls(host.strip("[]") or "0.0.0.0", int(port))
+        """Read `HOST:PORT`. Raises UsageError where it is none."""
+        return cls(*address(text))
 
 
 Listener = UnixListener | TcpListener
