@@ -59,7 +59,8 @@ def _addressees(action: ActionSpec, change: Transition) -> tuple[str, ...]:
 
 
 def _follows(after: After, before: bool | None) -> bool:
-    """Whether a step is sent, given what became of the one before (None: it is the first)."""
-    if before is None or after is After.ANY:
-        return True
-    return not before if after is After.FAILED else before
+    """Whether a step is sent, given whether the one before was (None: it is the first).
+
+    Here every step that is sent is acknowledged, so none has failed.
+    """
+    return before is None or after is After.ANY or (before and after is not After.FAILED)

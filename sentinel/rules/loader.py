@@ -180,7 +180,7 @@ class _File:
             uid=self._options.uid,
             job_id=self._options.job_id,
         )
-        return self._parsed(spec, expression, labels, annotations)
+        return self._parsed(spec, expression, labels, annotations, _places(fields))
 
     def _parsed(
         self,
@@ -188,6 +188,7 @@ class _File:
         expression: Node,
         labels: tuple[tuple[str, Template], ...],
         annotations: tuple[tuple[str, Template], ...],
+        texts: dict[str, Node],
     ) -> Rule | None:
         from sentinel.promql import PromQLError, metric_names, parse, type_of
 
@@ -199,7 +200,7 @@ class _File:
         if (kind := type_of(expr)) not in ("scalar", "instant vector"):
             expression.report(f"a rule needs an instant vector or a scalar, and this is a {kind.value}")
             return None
-        return Rule(spec, expr, metric_names(expr), labels, annotations, expression)
+        return Rule(spec, expr, metric_names(expr), labels, annotations, expression, texts)
 
     def _recorded(self, fields: Fields, name: str) -> None:
         node = fields.get("record")
@@ -237,6 +238,15 @@ class _File:
     def _actions(self, fields: Fields) -> tuple[ActionSpec, ...]:
         node = fields.get("actions")
         return () if node is None else read_actions(node)
+
+
+def _places(fields: Fields) -> dict[str, Node]:
+    """Where labels and annotations stand, by name; an annotation hides a label of the same name."""
+    found: dict[str, Node] = {}
+    for key in ("labels", "annotations"):
+        if (node := fields.get(key)) is not None:
+            found.update({name: value for name, (_, value) in node.entries.items()})
+    return found
 
 
 def _duration(fields: Fields, name: str) -> float:

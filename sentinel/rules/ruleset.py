@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sentinel.model.alerts import RuleSpec
@@ -27,6 +27,7 @@ class Rule:
         labels: Added to what it yields; each may be a template.
         annotations: Templates.
         node: Where its expression stands, for problems found later.
+        texts: Where its annotations and labels stand, by name.
     """
 
     spec: RuleSpec
@@ -35,6 +36,7 @@ class Rule:
     labels: tuple[tuple[str, Template], ...] = ()
     annotations: tuple[tuple[str, Template], ...] = ()
     node: Node | None = None
+    texts: Mapping[str, Node] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

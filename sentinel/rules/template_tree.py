@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -126,3 +127,25 @@ class Leave:
 
 
 Node: TypeAlias = Words | Print | Assign | If | With | Range | Leave
+
+
+def fields_in(nodes: tuple[Node, ...]) -> Iterator[Field]:
+    """Every field that is looked up anywhere in a template."""
+    for node in nodes:
+        match node:
+            case Print(value) | Assign(value=value):
+                yield from _fields_of(value)
+            case If(head, then, other) | With(head, then, other) | Range(head, then, other):
+                yield from _fields_of(head)
+                yield from fields_in(then)
+                yield from fields_in(other)
+
+
+def _fields_of(operand: Operand) -> Iterator[Field]:
+    match operand:
+        case Field(of):
+            yield operand
+            yield from _fields_of(of)
+        case Call(arguments=arguments):
+            for argument in arguments:
+                yield from _fields_of(argument)
