@@ -1,4 +1,4 @@
-"""What `config init` writes: every key with its default, explained; it changes nothing until something is uncommented."""
+"""What `config init` writes: every key with its default, explained. As it stands it changes nothing."""
 
 SAMPLE = """\
 # sentinel's configuration. Every line is optional: what is commented out is the default,

@@ -28,10 +28,7 @@ class Shown:
 
 def shown(settings: Settings) -> list[Shown]:
     """Every value in force, in the order of the file."""
-    made: list[Shown] = []
-    for key, value in _pairs(settings):
-        made.append(Shown(key, value, settings.origins.get(key, DEFAULT)))
-    return made
+    return [Shown(key, value, _origin(settings, key)) for key, value in _pairs(settings)]
 
 
 def duration_text(seconds: float) -> str:
@@ -51,6 +48,14 @@ def size_text(count: int) -> str:
         if count and count % (1 << power) == 0:
             return f"{count >> power}{unit}"
     return f"{count}B"
+
+
+def _origin(settings: Settings, key: str) -> str:
+    """A list of one may be written without brackets, and a pattern without its key."""
+    short = key.removesuffix("[0]").removesuffix(".match.cmdline") + (
+        ".match" if key.endswith(".match.cmdline") else ""
+    )
+    return settings.origins.get(key) or settings.origins.get(short, DEFAULT)
 
 
 def _pairs(settings: Settings) -> Iterator[tuple[str, str]]:
