@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
+import glob
 import os
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sentinel.actions.dispatcher import Dispatcher
 from sentinel.clock import Clock
@@ -22,47 +18,244 @@ from sentinel.collectors.jobcheckpoints import JobCheckpoints
 from sentinel.collectors.joblogs import JobLogs
 from sentinel.collectors.schedule import Schedule
 from sentinel.collectors.standard import standard
+from sentinel.daemon.adoption import Adopter
 from sentinel.daemon.bookkeeping import Books
 from sentinel.daemon.core import About, DaemonCore, Rooms
+from sentinel.daemon.house import House
 from sentinel.daemon.hub import Hub
 from sentinel.daemon.jobcontrol import Jobs
+from sentinel.daemon.mail import Mail
 from sentinel.daemon.pipeline import Pipeline
-from sentinel.daemon.rulebook import Rulebook, sees
+from sentinel.daemon.rulebook import Rulebook, sees, untrusted
 from sentinel.daemon.silences import SilenceBook
-from sentinel.daemon.storms import LogStorms
-from sentinel.exporters.prometheus import exposition
+from sentinel.errors import Problem, Problems, SentinelError
 from sentinel.jobs.control import Control
 from sentinel.jobs.failures import Evidence
 from sentinel.jobs.hand import LocalHand
 from sentinel.jobs.handover import Handover
 from sentinel.jobs.monitor import Monitor
+from sentinel.jobs.ports import Hand
 from sentinel.jobs.register import Register
 from sentinel.jobs.trees import Forest
 from sentinel.logs.classify import Classifier
 from sentinel.logs.masking import clean, mask
 from sentinel.logs.patterns import load as load_patterns
-from sentinel.model.alerts import AlertState, Reason, Transition
-from sentinel.model.checkpoints import Checkpoint, CheckpointState
-from sentinel.model.events import Event, Severity, event
-from sentinel.model.families import CHECKPOINT, HOST, JOB
-from sentinel.model.jobs import Job
-from sentinel.model.logs import LogEvent
-from sentinel.model.series import Batch
+from sentinel.model.alerts import Alert
+from sentinel.model.jobs import Job, JobSpec, ProcessId
+from sentinel.notify.courier import AppriseCourier
 from sentinel.notify.notifier import Notifier
 from sentinel.paths import shipped
 from sentinel.rules.engine import Engine
-from sentinel.rules.ruleset import RuleSet
-from sentinel.server.app import Server, serve
 from sentinel.server.listen import Listener, TcpListener, UnixListener
-from sentinel.store.database import Store
 from sentinel.store.journal import JournalFile
+from sentinel.store.store import Store
 from sentinel.store.window import Window
 
 if TYPE_CHECKING:
     from sentinel.config import Settings
-    from sentinel.daemon.lifecycle import Options
 
-_log = logging.getLogger(__name__)
+SIMULATED_GPUS = "SENTINEL_SIMULATED_GPUS"
+"""Names a file of simulated boards, for demonstrations."""
 
-LOOK_AT_LOGS_S = 0.2
-_MEMORY = tuple(metric.name for metric in JOB.metrics if metric.name.startswith("job_memory"))
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where this daemon lives, and for whom.
+
+    Attributes:
+        state: The state directory.
+        socket: Of the API.
+        system: Whether it serves every user of the machine.
+        config: The configuration file named on the command line, or None.
+    """
+
+    state: Path
+    socket: Path
+    system: bool
+    config: Path | None = None
+
+
+def build(settings: Settings, place: Place, clock: Clock) -> House:
+    """Make a daemon; nothing runs yet.
+
+    Raises:
+        SentinelError: Rules or patterns have mistakes, or the state cannot be used.
+    """
+    mine = os.getuid()
+    rulebook = Rulebook(settings.rules, use_shipped=settings.shipped_rules, trusted_only=place.system)
+    rules = rulebook.read()
+    classifier = Classifier(load_patterns(_pattern_files(settings.patterns, trusted_only=place.system)))
+
+    # What keeps
+    mail = Mail()
+    window = Window(settings.store.window_s, settings.store.window_columns, tick_s=settings.sampling.interval_s)
+    store = Store.open(place.state, settings.store, clock, mail.publish)
+    hub = Hub(store.put_event)
+    journal = JournalFile(place.state / "journal.jsonl", clock)
+
+    # Jobs
+    handover_path = place.socket.with_name("handover.sock")
+    register = Register(
+        journal,
+        mail.publish,
+        clock,
+        directory=place.state,
+        settings=settings.jobs,
+        evidence=lambda job: Evidence(
+            logs.last_events(job.id), window.latest("job_cgroup_oom_kills_total", job=job.name)
+        ),
+    )
+    handover = Handover(handover_path, register, settings.jobs, shared=place.system)
+    forest = Forest()
+    monitor = Monitor(register, forest, clock, settings.jobs, handover)
+    control = Control(register, forest, _hand_of(LocalHand(settings.jobs), mine), settings.jobs, clock)
+
+    # Measuring
+    counters, board = Counters(tick_s=settings.sampling.interval_s), Board()
+    targets = mail.targets
+    logs = JobLogs(
+        lambda: [job for job in targets() if job.alive and job.uid == mine],
+        classifier,
+        counters,
+        mail.log_events,
+        place.state / "tails.json",
+        clock.now,
+    )
+    checkpoints = JobCheckpoints(
+        lambda: [job for job in targets() if job.alive and job.uid == mine], counters, mail.checkpoint, clock.now
+    )
+    jobs = Jobs(register, control, window, checkpoints.newest, clock)
+    gpus = _gpus(settings)
+    measuring = standard(targets, gpus, board.facts, settings.sampling)
+    schedule = Schedule(
+        [*measuring.collectors, checkpoints, board, counters],
+        mail.batch,
+        mail.publish,
+        clock,
+        settings.sampling,
+        jobs=measuring.jobs,
+    )
+    for collector in (*measuring.collectors, checkpoints, board, counters):
+        for family in collector.families:
+            window.set_tick(family.name, collector.interval_s or settings.sampling.interval_s)
+
+    # Judging, acting, telling
+    engine = Engine(
+        window,
+        rules,
+        clock=clock,
+        append=mail.recorded,
+        sees=lambda rule: sees(rule, register.living()),
+    )
+
+    def owner(job: str | None) -> int | None:
+        found = register.find(job) if job else None
+        return found.uid if found else None
+
+    silences = SilenceBook(journal, clock.now, lambda alert: owner(alert.job))
+    dispatcher = Dispatcher(
+        jobs, journal, mail.publish, clock=clock, settings=settings.actions, silences=silences, clean=clean
+    )
+
+    def jobs_of(alert: Alert) -> Sequence[Job]:
+        return dispatcher.jobs_of(alert)
+
+    notifier = Notifier(
+        journal,
+        mail.publish,
+        AppriseCourier(timeout_s=settings.notify.timeout_s, idle_s=settings.notify.idle_s),
+        clock=clock,
+        settings=settings.notify,
+        find=register.find,
+        jobs_of=jobs_of,
+        requests_of=dispatcher.requests_of,
+        requests_to=dispatcher.requests,
+        newest=checkpoints.newest,
+        silences=silences,
+        mask=mask,
+    )
+    pipeline = Pipeline(
+        keep=(window.append, store.put),
+        engine=engine,
+        write=journal.append,
+        hub=hub,
+        act=dispatcher.submit,
+        tell=notifier.on_transition,
+        owner=owner,
+        clock=clock,
+    )
+    books = Books(counters, board, logs, checkpoints.newest)
+
+    def adopt(spec: JobSpec, uid: int, name: str, process: ProcessId, pgid: int) -> None:
+        register.register(spec, uid=uid, owner=name, adopt=process, pgid=pgid)
+
+    rooms = Rooms(
+        clock, hub, window, store, engine, register, monitor, dispatcher, notifier, silences, logs, checkpoints
+    )
+    house = House(
+        place=place,
+        settings=settings,
+        rooms=rooms,
+        journal=journal,
+        mail=mail,
+        pipeline=pipeline,
+        schedule=schedule,
+        sampler=measuring.jobs,
+        counters=counters,
+        books=books,
+        rulebook=rulebook,
+        handover=handover,
+        gpus=gpus,
+        adopter=Adopter(settings.adoptions, register.living, adopt),
+        listeners=_listeners(settings, place),
+    )
+    about = About(settings.mode, place.system, clock.now(), str(handover_path))
+    house.core = DaemonCore(
+        about, rooms, health=house.health, write=journal.append, reload=house.reload, add_rules=house.add_rules
+    )
+    return house
+
+
+def _hand_of(hand: Hand, uid: int) -> _HandOf:
+    return _HandOf(hand, uid)
+
+
+class _HandOf:
+    """Who acts for a job's owner: this daemon, where it is the owner's own."""
+
+    def __init__(self, hand: Hand, uid: int) -> None:
+        self._hand = hand
+        self._uid = uid
+
+    def __call__(self, job: Job) -> Hand:
+        if job.uid == self._uid:
+            return self._hand
+        raise SentinelError(
+            f"this daemon belongs to another user than {job.owner}, so it runs nothing and opens nothing for that job",
+            hint="declare a signal, which needs neither: --on-checkpoint signal:USR1",
+        )
+
+
+def _gpus(settings: Settings) -> GpuSource:
+    file = os.environ.get(SIMULATED_GPUS)
+    return SimulatedGpus(file) if file else DriverGpus(settings.sampling.gpu_deadline_s)
+
+
+def _pattern_files(extra: Sequence[str], *, trusted_only: bool) -> list[Path]:
+    found = sorted((shipped("rules") / "patterns").glob("*.yaml"))
+    problems: list[Problem] = []
+    for pattern in extra:
+        for path in sorted(glob.glob(os.path.expanduser(pattern))):
+            if trusted_only and (reason := untrusted(path)):
+                problems.append(Problem(path, 0, 0, reason, "chown root and chmod go-w it"))
+            found.append(Path(path))
+    if problems:
+        raise Problems(problems)
+    return found
+
+
+def _listeners(settings: Settings, place: Place) -> list[Listener]:
+    found: list[Listener] = [UnixListener(place.socket, shared=place.system)]
+    if settings.api.listen:
+        found.append(TcpListener.parse(settings.api.listen))
+    return found

@@ -20,8 +20,6 @@ from sentinel.model.families import (
     SENTINEL_NOTIFY,
 )
 from sentinel.model.jobs import Job
-from sentinel.model.labels import METRIC_NAME
-from sentinel.promql.series import Match, Matcher, SeriesReader
 
 COUNTED = (LOG, LOG_VOLUME, JOB_REQUESTS, CHECKPOINTS, SENTINEL_NOTIFY)
 """The families whose counters events move."""
@@ -87,15 +85,3 @@ class Books:
                 job_at_risk_cost=at_risk * per_second if priced else None,
                 job_cost_total=max(0.0, at - job.attempt_started) * per_second if priced else None,
             )
-
-    def restore(self, window: SeriesReader, at: float, span_s: float) -> None:
-        """Let the counters go on from where the store left them."""
-        for family in COUNTED:
-            for metric in family.metrics:
-                for block in window.select((Matcher(METRIC_NAME, Match.EQUAL, metric.name),), at - span_s, at):
-                    for index, labels in enumerate(block.labels):
-                        present, stale = block.present[index].nonzero()[0], block.stale[index].nonzero()[0]
-                        if present.size and (not stale.size or stale[-1] < present[-1]):
-                            entity = tuple(labels.get(name, "") for name in family.labels)
-                            value = float(block.values[index, present[-1]])
-                            self._counters.restore(family, entity, metric.name, value)

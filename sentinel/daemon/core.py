@@ -25,14 +25,14 @@ from sentinel.model.events import Event, event
 from sentinel.model.jobs import Job, JobSpec, ProcessId
 from sentinel.model.requests import Request, RequestKind
 from sentinel.model.silences import Silence
-from sentinel.model.wire import decode, encode
+from sentinel.model.wire import encode
 from sentinel.notify.notifier import Notifier
 from sentinel.promql.series import SeriesReader
 from sentinel.rules.engine import Engine
-from sentinel.rules.engine import RuleStatus as EngineStatus
+from sentinel.rules.rounds import RuleStatus as EngineStatus
 from sentinel.server.core import GroupStatus, Owner, Registration, RuleStatus, Table
-from sentinel.store.database import Store
 from sentinel.store.layered import layered
+from sentinel.store.store import Store
 from sentinel.store.window import Window
 from sentinel.system import processes
 
@@ -124,7 +124,7 @@ class DaemonCore:
     def reader(self) -> SeriesReader:
         """Window and store as one, for other threads than the loop's."""
         window = self._rooms.window
-        return layered(window, self._rooms.store.history(), live=window.detached())
+        return layered(window.detached(), self._rooms.store.history(window.lookback_s))
 
     # Looking
 
@@ -212,11 +212,16 @@ class DaemonCore:
         oldest = self._rooms.hub.recent()[:1]
         if len(found) < limit and (not oldest or oldest[0].time > since):
             until = oldest[0].time if oldest else self.now() + 1.0
-            rows = await asyncio.to_thread(self._rooms.store.events, since, until, limit)
+            rows = await asyncio.to_thread(self._older_events, since, until, limit)
             known = {each.id for each in found}
-            older = (decode(Event, row) for row in rows)
-            found = [each for each in older if each.id not in known and keep(each)] + found
+            found = [each for each in rows if each.id not in known and keep(each)] + found
         return found[-limit:]
+
+    def _older_events(self, since: float, until: float, limit: int) -> list[Event]:
+        try:
+            return self._rooms.store.events(since, until, limit=limit)
+        except SentinelError:  # the store is away: what is in memory is the answer
+            return []
 
     def follow(self) -> AsyncIterator[Event]:
         """Every event from the moment of this call."""
@@ -265,6 +270,7 @@ class DaemonCore:
             self._about.handover,
             {
                 "checkpoint": _checkpoint(found, self.now()) if found else None,
+                "checkpoint_age_seconds": max(0.0, self.now() - found.finished) if found else None,
                 "receivers": rooms.notifier.receivers(),
                 "mode": self.mode,
             },

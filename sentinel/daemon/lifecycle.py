@@ -20,14 +20,13 @@ from sentinel.errors import SentinelError, UsageError
 from sentinel.system.service import ServiceManager
 
 if TYPE_CHECKING:
-    from sentinel.daemon.assembly import House
+    from sentinel.daemon.house import House
 
 _log = logging.getLogger(__name__)
 
 WAIT_FOR_OTHER_S = 10.0
 IDLE_S = 15 * 60.0
 OBSERVED_WITHIN_TICKS = 5
-_LOOK_AT_LOGS_S = 0.2
 _TICK_S = 0.5
 
 
@@ -106,10 +105,10 @@ def _other(held: Locked, state: Path, socket: Path, *, auto: bool) -> int:
 
 async def _run(options: Options, state: Path, socket: Path, service: ServiceManager) -> int:
     from sentinel import config
-    from sentinel.daemon.assembly import build
+    from sentinel.daemon.assembly import Place, build
 
     settings = config.load(options.config, system=options.system)
-    house = build(settings, options, state=state, socket=socket, clock=SystemClock())
+    house = build(settings, Place(state, socket, options.system, options.config), SystemClock())
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -150,7 +149,7 @@ async def _judge(house: House) -> None:
     """Evaluate what is due; something that happened wakes it early."""
     while True:
         house.judge()
-        wait = house.engine.next_due() - house.clock.monotonic()
+        wait = house.rooms.engine.next_due() - house.clock.monotonic()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(house.wake.wait(), min(max(wait, 0.01), _TICK_S))
         house.wake.clear()
@@ -169,9 +168,9 @@ async def _serve_manager(house: House, service: ServiceManager) -> None:
         observed = house.observed_within(OBSERVED_WITHIN_TICKS)
         if observed and not ready:
             ready = house.core.ready = True
-            service.tell("READY=1", f"STATUS=watching {len(house.register.living())} jobs")
+            service.tell("READY=1", f"STATUS=watching {len(house.rooms.register.living())} jobs")
         if observed and service.watchdog_s is not None:
-            service.tell("WATCHDOG=1", f"STATUS=watching {len(house.register.living())} jobs")
+            service.tell("WATCHDOG=1", f"STATUS=watching {len(house.rooms.register.living())} jobs")
         await asyncio.sleep(0.1 if not ready else min(2.0, (service.watchdog_s or 4.0) / 3))
 
 
@@ -183,8 +182,8 @@ async def _end_when_idle(house: House, stop: asyncio.Event) -> None:
         now = house.clock.monotonic()
         if house.busy():
             busy_at = now
-        elif now - busy_at >= house.idle_s:
-            _log.info("nothing to do for %.0f s: ending", house.idle_s)
+        elif now - busy_at >= IDLE_S:
+            _log.info("nothing to do for %.0f s: ending", IDLE_S)
             stop.set()
             return
 
@@ -194,4 +193,4 @@ async def _on_hangup(house: House) -> None:
         await house.reload()
         _log.info("rules and notification settings read again")
     except SentinelError as fault:
-        _log.error("the old rules and settings stay in force:\n%s", fault)  # noqa: TRY400 - no traceback for a user's mistake
+        _log.error("the old rules and settings stay in force:\n%s", fault)

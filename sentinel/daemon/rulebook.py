@@ -42,6 +42,10 @@ class Rulebook:
         self._base = pack.overridden_by(own)
         return self.all()
 
+    def take(self, fresh: Rulebook) -> None:
+        """Take over what another one has read; what jobs brought stays."""
+        self._files, self._use_shipped, self._base = fresh._files, fresh._use_shipped, fresh._base
+
     def add(self, job: Job) -> RuleSet:
         """The rules that a job brings along: they are about that job alone."""
         self._of_jobs[job.id] = load(list(job.spec.rules), Options(uid=job.uid, job_id=job.id))
