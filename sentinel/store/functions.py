@@ -42,6 +42,6 @@ SCALARS = frozenset(
     strpos strptime struct_extract struct_pack substr substring subtract suffix prefix tan tanh time_bucket
     timezone to_centuries to_days to_decades to_hours to_microseconds to_millennia to_milliseconds to_minutes
     to_months to_quarters to_seconds to_timestamp to_weeks to_years today transaction_timestamp trim trunc try_strptime
-    typeof ucase upper week weekday weekofyear year yearweek xor
+    typeof ucase unnest upper week weekday weekofyear year yearweek xor
     """.split()  # noqa: SIM905 - reads better than two hundred quotes
 )

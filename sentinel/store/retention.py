@@ -44,17 +44,20 @@ class Retention:
 
     def _shrink(self, database: Database, families: list[str]) -> bool:
         """Give up the oldest samples until the data fits."""
-        rounds = 0
-        while rounds < _MOST_ROUNDS and database.used_bytes() > self._settings.size_bytes:
-            rounds += 1
-            oldest = _oldest(database.root, families)
+        used = database.used_bytes()
+        shrunk = False
+        for _ in range(_MOST_ROUNDS):
+            oldest = _oldest(database.root, families) if used > self._settings.size_bytes else None
             if oldest is None:
                 break
             until = oldest + max(_SHARE * (self._clock.now() - oldest), 60.0)
             for table in families:
                 database.root.execute(f"DELETE FROM {table} WHERE ts < ?", [until])
             database.root.execute("CHECKPOINT")
-        return rounds > 0
+            shrunk, before, used = True, used, database.used_bytes()
+            if used >= before:  # space comes back a whole row group at a time; more will go in an hour
+                break
+        return shrunk
 
 
 def _oldest(root: Connection, families: list[str]) -> float | None:

@@ -8,6 +8,7 @@ reads those; the views in `main` are what is published.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,19 @@ class Table:
 def prepare(connection: Connection) -> None:
     """Make what is not there yet, views included, and checkpoint if anything was made."""
     before = _fingerprint(connection)
+    connection.begin()
+    try:
+        _make(connection)
+        connection.commit()
+    except BaseException:
+        with contextlib.suppress(Exception):
+            connection.rollback()
+        raise
+    if _fingerprint(connection) != before:
+        connection.execute("CHECKPOINT")
+
+
+def _make(connection: Connection) -> None:
     for schema in ("family", "record"):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     connection.execute("CREATE TABLE IF NOT EXISTS record.meta (key VARCHAR, value VARCHAR)")
@@ -69,8 +83,6 @@ def prepare(connection: Connection) -> None:
         if family.name not in known:
             create(connection, Table(family.name, family.labels, tuple(metric.name for metric in family.metrics)))
     publish(connection)
-    if _fingerprint(connection) != before:
-        connection.execute("CHECKPOINT")
 
 
 def create(connection: Connection, table: Table) -> None:
