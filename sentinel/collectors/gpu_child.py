@@ -46,6 +46,7 @@ _COSTS = {
 }
 """What is lost when a board cannot do something, unless the older way after it can."""
 _MEMORY_TEMPERATURE, _RECOVERY_ACTION = 82, 230
+_SELDOM = 30
 
 
 class _Lost(Exception):
@@ -60,6 +61,8 @@ class Boards:
         self._nvml: Any = None
         self._off: dict[tuple[str, str], str] = {}
         self._known: dict[int, dict[str, Any]] = {}
+        self._kept: dict[tuple[str, str], tuple[int, Any]] = {}
+        self._readings = 0
 
     def answer(self, request: Any) -> dict[str, Any]:
         """What one frame asks for."""
@@ -84,6 +87,7 @@ class Boards:
         if count == 0:
             return {"unavailable": "the NVIDIA driver shows no GPU", "hint": ""}
         found: list[dict[str, Any]] = []
+        self._readings += 1
         for index in range(count):
             try:
                 found += self._board(index)
@@ -111,14 +115,14 @@ class Boards:
         known = self._known[index]
         uuid: str = known["uuid"]
         board = {**known, **self._memory(uuid, handle), **self._numbers(uuid, handle)}
-        board["minor"] = self._ask(uuid, "minor", lambda: nvml.nvmlDeviceGetMinorNumber(handle))
+        board["minor"] = self._seldom(uuid, "minor", nvml.nvmlDeviceGetMinorNumber, handle)
         board["processes"] = self._processes(uuid, handle)
         return [board, *self._instances(known, uuid, handle)]
 
     def _instances(self, known: dict[str, Any], uuid: str, handle: Any) -> list[dict[str, Any]]:
         """The MIG instances: what each has of its own; the rest is the board's."""
         nvml = self._nvml
-        mode = self._ask(uuid, "mig", lambda: nvml.nvmlDeviceGetMigMode(handle))
+        mode = self._seldom(uuid, "mig", nvml.nvmlDeviceGetMigMode, handle)
         if not mode or not mode[0]:
             return []
         found = []
@@ -165,7 +169,7 @@ class Boards:
             "busy_ratio": None if busy is None else busy.gpu / 100,
             "memory_busy_ratio": None if busy is None else busy.memory / 100,
             "temperature_celsius": ask("temperature", lambda: nvml.nvmlDeviceGetTemperature(handle, 0)),
-            "slowdown_celsius": ask("slowdown", lambda: nvml.nvmlDeviceGetTemperatureThreshold(handle, 1)),
+            "slowdown_celsius": self._seldom(uuid, "slowdown", nvml.nvmlDeviceGetTemperatureThreshold, handle, 1),
             "power_watts": ask("power", lambda: nvml.nvmlDeviceGetPowerUsage(handle), 0.001),
             "power_limit_watts": ask("power_limit", lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle), 0.001),
             "energy_joules": ask("energy", lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle), 0.001),
@@ -203,6 +207,14 @@ class Boards:
                 key = str(process.pid)
                 found[key] = max((process.usedGpuMemory, found.get(key)), key=lambda size: -1 if size is None else size)
         return found if told else None
+
+    def _seldom(self, uuid: str, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        """As `_ask`, but the answer is kept for thirty readings: it hardly ever changes."""
+        until, answer = self._kept.get((uuid, what), (0, None))
+        if self._readings >= until:
+            answer = self._ask(uuid, what, call, *arguments)
+            self._kept[uuid, what] = (self._readings + _SELDOM, answer)
+        return answer
 
     def _must(self, call: Callable[[], Any]) -> Any:
         try:

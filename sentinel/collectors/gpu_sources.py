@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,6 +82,9 @@ class GpuReading:
     def entity(self) -> tuple[str, str, str, str]:
         """Its label values."""
         return (self.gpu, self.uuid, self.model, self.mig)
+
+
+_FIELDS = frozenset(one.name for one in fields(GpuReading))
 
 
 class GpuSource(Protocol):
@@ -163,7 +166,8 @@ class DriverGpus:
             self._child.close()
             raise Unavailable(answer["unavailable"], hint=answer.get("hint") or None)
         self._off = [(uuid, what, why) for uuid, what, why in answer["off"]]
-        return [decode(GpuReading, board) for board in answer["gpus"]]
+        # An upgrade under a running daemon starts a newer child: fields that we do not know are left out.
+        return [GpuReading(**{key: board[key] for key in board.keys() & _FIELDS}) for board in answer["gpus"]]
 
     def close(self) -> None:
         """End the child."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from sentinel.system.cgroups import Cgroups
 from sentinel.system.processes import PAGE_BYTES, PROC, Stat, proportional_bytes, read_small
 
-PSS_EVERY_S = 10.0
+PSS_EVERY_S, GROWING_EVERY_S, IDLE_EVERY_S = 10.0, 1.0, 60.0
 GROUPS_EVERY_S = 10.0
-_QUIET_SHARE, _GROWING_SHARE = 0.002, 0.01
-"""How much of a core reading Pss may cost: it takes about a millisecond per GiB."""
+_ALL_SHARE, _GROWING_SHARE = 0.002, 0.005
+"""How much of a core reading Pss may cost: of all trees while they are steady, of one that grows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,31 @@ class GroupLimits:
         return self._limits[group]
 
 
-@dataclass(slots=True)
-class _Shared:
+class Budget:
+    """What reading Pss costs all trees together, so that they can share an allowance."""
+
+    def __init__(self) -> None:
+        self._costs: dict[int, float] = {}
+
+    def spent(self, tree: SharedMemory, seconds: float) -> None:
+        """What the last reading of one tree took."""
+        self._costs[id(tree)] = seconds
+
+    def forget(self, tree: SharedMemory) -> None:
+        """A tree that is read no more."""
+        self._costs.pop(id(tree), None)
+
+    @property
+    def together_s(self) -> float:
+        """Reading every tree once."""
+        return sum(self._costs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
     pss_bytes: int
     rss_bytes: int
+    faults: int
 
 
 class SharedMemory:
@@ -130,21 +151,26 @@ class SharedMemory:
 
     Eight forked workers of a parent of 300 MiB sum to 2.8 GiB of RSS and to
     0.3 GiB of Pss. Reading Pss walks the page tables, so it is done every ten
-    seconds; while the tree grows, as often as one percent of a core allows.
+    seconds, or as often as 0.2 % of a core allows for all trees together; while a
+    tree grows, every second, or as often as 0.5 % of a core allows for it. A tree
+    in which hardly a page has faulted cannot have grown and waits a minute.
 
     Args:
         read: Pss of a pid, or None where it may not be read; then RSS stands for it.
+        budget: Shared by all trees.
         timer: Measures what reading costs.
     """
 
     def __init__(
         self,
         read: Callable[[int], int | None] = proportional_bytes,
+        budget: Budget | None = None,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._read = read
+        self._budget = budget or Budget()
         self._timer = timer
-        self._known: dict[tuple[int, int], _Shared] = {}
+        self._known: dict[tuple[int, int], _Share] = {}
         self._read_at = float("-inf")
         self._cost_s = 0.0
         self._sum_bytes = 0
@@ -152,32 +178,41 @@ class SharedMemory:
     def update(self, at: float, members: Sequence[Stat]) -> int:
         """Bytes that the living members hold, each shared page counted once within the tree."""
         living = [stat for stat in members if stat.alive]
-        if not self._current(at, living):
-            began = self._timer()
-            self._known = {(stat.pid, stat.start_ticks): self._look(stat) for stat in living}
-            self._cost_s = self._timer() - began
-            self._read_at = at
-            self._sum_bytes = sum(shared.pss_bytes for shared in self._known.values())
-            return self._sum_bytes
-        return self._estimate(living)
+        age = at - self._read_at
+        if 0 <= age < self._wait_s(living):
+            return self._estimate(living)
+        began = self._timer()
+        self._known = {(stat.pid, stat.start_ticks): self._look(stat) for stat in living}
+        self._cost_s = self._timer() - began
+        self._budget.spent(self, self._cost_s)
+        self._read_at = at
+        self._sum_bytes = sum(share.pss_bytes for share in self._known.values())
+        return self._sum_bytes
 
-    def _look(self, stat: Stat) -> _Shared:
+    def close(self) -> None:
+        """The tree is gone."""
+        self._budget.forget(self)
+
+    def _look(self, stat: Stat) -> _Share:
         rss = stat.rss_pages * PAGE_BYTES
         pss = self._read(stat.pid)
-        return _Shared(rss if pss is None else pss, rss)
+        return _Share(rss if pss is None else pss, rss, stat.faults)
 
     def _estimate(self, living: Sequence[Stat]) -> int:
         total = 0
         for stat in living:
             known = self._known.get((stat.pid, stat.start_ticks))
-            if known is not None:  # a newcomer is read within a second; till then its pages are its parent's
+            if known is not None:  # a newcomer is read soon; till then its pages are its parent's
                 total += max(0, known.pss_bytes + stat.rss_pages * PAGE_BYTES - known.rss_bytes)
         return total
 
-    def _current(self, at: float, living: Sequence[Stat]) -> bool:
-        age = at - self._read_at
-        if not 0 <= age < max(PSS_EVERY_S, self._cost_s / _QUIET_SHARE):
-            return False
+    def _wait_s(self, living: Sequence[Stat]) -> float:
+        """How old a reading may grow."""
+        noticeable = max(16 << 20, self._sum_bytes // 50)
         changed = {(stat.pid, stat.start_ticks) for stat in living} != self._known.keys()
-        moved = abs(self._estimate(living) - self._sum_bytes) > max(16 << 20, self._sum_bytes // 50)
-        return not ((changed or moved) and age >= max(1.0, self._cost_s / _GROWING_SHARE))
+        if changed or abs(self._estimate(living) - self._sum_bytes) > noticeable:
+            return max(GROWING_EVERY_S, self._cost_s / _GROWING_SHARE)
+        pairs = ((stat, self._known[stat.pid, stat.start_ticks]) for stat in living)
+        faulted = sum(stat.faults - share.faults for stat, share in pairs) * PAGE_BYTES
+        usual = PSS_EVERY_S if faulted > noticeable else IDLE_EVERY_S
+        return max(usual, self._budget.together_s / _ALL_SHARE)

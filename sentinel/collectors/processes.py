@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sentinel.collectors.coverage import Coverage, row
-from sentinel.collectors.memory import Constraint, GroupLimits, HostMemory, SharedMemory, tightest
+from sentinel.collectors.memory import Budget, Constraint, GroupLimits, HostMemory, SharedMemory, tightest
 from sentinel.collectors.monotone import TreeCounter
 from sentinel.collectors.ports import Facts, Targets, no_facts
 from sentinel.collectors.trees import Trees
@@ -63,6 +63,7 @@ class JobCollector:
         self._proc = proc
         self._groups = GroupLimits(Cgroups(proc) if cgroups is None else cgroups)
         self._host = HostMemory(proc)
+        self._budget = Budget()
         self._accounts: dict[str, _Accounts] = {}
         self._bases: dict[str, dict[str, float]] = {}
         self._coverage = Coverage()
@@ -102,7 +103,7 @@ class JobCollector:
     def _begin(self, at: float, living: set[str]) -> None:
         self._groups.begin(at)
         for gone in self._accounts.keys() - living:
-            del self._accounts[gone]
+            self._accounts.pop(gone).shared.close()
             self._bases.pop(gone, None)
 
     def _row(self, job: Job, at: float, members: list[Stat], host: Constraint | None) -> list[float | None]:
@@ -117,7 +118,7 @@ class JobCollector:
             values["job_runtime_seconds"] = max(0.0, at - job.attempt_started)
         if job.root is not None:
             if job.id not in self._accounts:
-                self._accounts[job.id] = _Accounts(self._bases.get(job.id, {}), self._proc)
+                self._accounts[job.id] = _Accounts(self._bases.get(job.id, {}), self._budget, self._proc)
             values |= self._accounts[job.id].read(at, members)
             values |= self._memory(job, at, members, host)
         return row(JOB, values)
@@ -144,8 +145,8 @@ class JobCollector:
 class _Accounts:
     """What must be remembered of one job from pass to pass."""
 
-    def __init__(self, bases: dict[str, float], proc: str) -> None:
-        self.shared = SharedMemory(lambda pid: proportional_bytes(pid, proc))
+    def __init__(self, bases: dict[str, float], budget: Budget, proc: str) -> None:
+        self.shared = SharedMemory(lambda pid: proportional_bytes(pid, proc), budget)
         self._proc = proc
         self._cpu = TreeCounter(bases.get("job_cpu_seconds_total", 0.0) * TICKS_PER_SECOND)
         self._read = TreeCounter(bases.get("job_read_bytes_total", 0.0))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sentinel.collectors.gauges import Board
 from sentinel.collectors.memory import (
+    Budget,
     Constraint,
     GroupLimits,
     HostMemory,
@@ -295,15 +296,15 @@ def test_a_counter_goes_on_after_a_restart_of_sentinel(start: Start) -> None:
     assert looking.look()["job_cpu_seconds_total"] >= seen
 
 
-def stat(pid: int, rss_mib: int, state: str = "S") -> Stat:
-    return Stat(pid, "x", state, 1, 1, 1, 0, 0, 0, 1, 100, rss_mib * MIB // PAGE_BYTES)
+def stat(pid: int, rss_mib: int, state: str = "S", faults: int = 0) -> Stat:
+    return Stat(pid, "x", state, 1, 1, 1, 0, 0, 0, 1, 100, rss_mib * MIB // PAGE_BYTES, faults)
 
 
 class Pss:
     """Counts how often it is read; each reading takes `cost` seconds."""
 
-    def __init__(self, cost: float = 0.0) -> None:
-        self.sizes: dict[int, int | None] = {}
+    def __init__(self, cost: float = 0.0, **sizes_mib: int) -> None:
+        self.sizes: dict[int, int | None] = {int(pid[1:]): size * MIB for pid, size in sizes_mib.items()}
         self.reads = 0
         self.cost = cost
         self.now = 0.0
@@ -313,21 +314,28 @@ class Pss:
         self.now += self.cost
         return self.sizes[pid]
 
-    def memory(self) -> SharedMemory:
-        return SharedMemory(self.read, lambda: self.now)
+    def memory(self, budget: Budget | None = None) -> SharedMemory:
+        return SharedMemory(self.read, budget, lambda: self.now)
 
 
-def test_pss_is_read_every_ten_seconds_while_nothing_moves() -> None:
-    pss = Pss()
-    pss.sizes = {7: 100 * MIB}
+def test_pss_is_read_every_ten_seconds_while_pages_fault() -> None:
+    """A forked worker that writes to shared pages grows without any change of RSS."""
+    pss = Pss(_7=100)
     memory = pss.memory()
-    assert [memory.update(at, [stat(7, 120)]) // MIB for at in range(0, 21, 2)] == [100] * 11
+    assert [memory.update(at, [stat(7, 120, faults=10_000 * at)]) // MIB for at in range(0, 21, 2)] == [100] * 11
+    assert pss.reads == 3
+
+
+def test_a_tree_in_which_nothing_faults_is_left_alone_for_a_minute() -> None:
+    pss = Pss(_7=100)
+    memory = pss.memory()
+    for at in range(0, 122, 2):
+        memory.update(at, [stat(7, 120, faults=at)])
     assert pss.reads == 3
 
 
 def test_pss_is_read_at_once_when_the_tree_grows_or_has_a_newcomer() -> None:
-    pss = Pss()
-    pss.sizes = {7: 100 * MIB, 8: 20 * MIB}
+    pss = Pss(_7=100, _8=20)
     memory = pss.memory()
     memory.update(0, [stat(7, 120)])
     assert memory.update(0.5, [stat(7, 220)]) == 200 * MIB, "moved by RSS"
@@ -339,17 +347,31 @@ def test_pss_is_read_at_once_when_the_tree_grows_or_has_a_newcomer() -> None:
 
 
 def test_pss_of_a_huge_process_is_read_as_seldom_as_it_is_dear() -> None:
-    pss = Pss(cost=0.1)
-    pss.sizes = {7: 100 * MIB}
+    pss = Pss(cost=0.1, _7=100)
     memory = pss.memory()
     for at in range(0, 60, 2):
         memory.update(at, [stat(7, 120 + 40 * at)])
-    assert pss.reads == 6, "a tenth of a second every ten seconds is a hundredth of a core"
+    assert pss.reads == 3, "a tenth of a second every twenty seconds is half a percent of a core"
+
+
+def test_all_trees_share_one_allowance() -> None:
+    budget = Budget()
+    pss = Pss(cost=0.03, _7=100)
+    memories = [pss.memory(budget) for _ in range(5)]
+    for at in range(0, 100, 2):
+        for memory in memories:
+            memory.update(at, [stat(7, 120, faults=10_000 * at)])
+    assert pss.reads == 5 * 2, "0.15 s together: every 75 seconds"
+    for memory in memories[1:]:
+        memory.close()
+    for at in range(100, 130, 2):
+        memories[0].update(at, [stat(7, 120, faults=10_000 * at)])
+    assert pss.reads == 5 * 2 + 2, "and alone every fifteen"
 
 
 def test_where_pss_may_not_be_read_rss_stands_for_it() -> None:
     pss = Pss()
-    pss.sizes = {7: None}
+    pss.sizes[7] = None
     assert pss.memory().update(0, [stat(7, 120), stat(8, 999, state="Z")]) == 120 * MIB
 
 

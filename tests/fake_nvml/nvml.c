@@ -1,4 +1,4 @@
-/* A small libnvidia-ml.so.1 for tests: answers from a text file named by FAKE_NVML, read anew at each call.
+/* A small libnvidia-ml.so.1 for tests: answers from a text file named by FAKE_NVML, read again when it was replaced.
  *
  *   init 9                          what nvmlInit returns
  *   count 2                         how many boards
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef unsigned int u32;
@@ -21,23 +22,38 @@ typedef int *device;
 
 static int numbers[1000];
 
+/* The file, read again when it was replaced. */
+static const char *text(void) {
+    static char *kept = NULL;
+    static struct stat seen;
+    struct stat now;
+    const char *path = getenv("FAKE_NVML");
+    FILE *file;
+    if (!path || stat(path, &now)) return "";
+    if (kept && now.st_ino == seen.st_ino && now.st_mtime == seen.st_mtime && now.st_size == seen.st_size) return kept;
+    if (!(file = fopen(path, "r"))) return "";
+    free(kept);
+    kept = calloc(1, (size_t)now.st_size + 1);
+    if (fread(kept, 1, (size_t)now.st_size, file) != (size_t)now.st_size) kept[0] = 0;
+    fclose(file);
+    seen = now;
+    return kept;
+}
+
 /* The rest of the nth line that starts with "KEY " or, for a board, "INDEX.KEY ". */
 static int find(int index, const char *key, int nth, char *out, size_t size) {
-    const char *path = getenv("FAKE_NVML");
-    FILE *file = path ? fopen(path, "r") : NULL;
-    char line[512], want[128];
-    if (!file) return 0;
+    char want[128];
+    size_t length;
     if (index < 0) snprintf(want, sizeof want, "%s ", key);
     else snprintf(want, sizeof want, "%d.%s ", index, key);
-    while (fgets(line, sizeof line, file)) {
-        if (strncmp(line, want, strlen(want)) == 0 && nth-- == 0) {
-            snprintf(out, size, "%s", line + strlen(want));
-            out[strcspn(out, "\n")] = 0;
-            fclose(file);
+    length = strlen(want);
+    for (const char *line = text(); *line; line = strchr(line, '\n') + 1) {
+        if (strncmp(line, want, length) == 0 && nth-- == 0) {
+            size_t rest = strcspn(line + length, "\n");
+            snprintf(out, size, "%.*s", (int)rest, line + length);
             return 1;
         }
     }
-    fclose(file);
     return 0;
 }
 

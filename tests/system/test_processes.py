@@ -88,7 +88,7 @@ def test_a_zombie_is_nobody_to_talk_to() -> None:
 
 def test_a_name_with_brackets_does_not_shift_the_fields() -> None:
     line = b"7 (a) S (b\n) R 1 2 3 0 -1 4194304 1 2 3 4 50 60 7 8 20 0 9 0 12345 1000 77 18446744073709551615 1 1\n"
-    assert processes.parse_stat(line) == Stat(7, "a) S (b\n", "R", 1, 2, 3, 50, 60, 15, 9, 12345, 77)
+    assert processes.parse_stat(line) == Stat(7, "a) S (b\n", "R", 1, 2, 3, 50, 60, 15, 9, 12345, 77, 1)
 
 
 @given(st.binary(max_size=200))
@@ -125,7 +125,7 @@ def test_what_is_written_counts(tmp_path: Path) -> None:
 
 
 def test_grandchildren_belong_to_the_tree() -> None:
-    text = "import os,time; a=os.fork(); b=os.fork(); print(os.getpid(), flush=True); input() if a and b else time.sleep(60)"
+    text = "import os,time; a=os.fork(); b=os.fork(); os.write(1, b'%d\\n' % os.getpid()); input() if a and b else time.sleep(60)"
     with program(text, session=True) as child:
         pids = {int(said(child)) for _ in range(4)}
         known = processes.identify(child.pid)
