@@ -9,9 +9,9 @@ from sentinel.api.client import Client
 from sentinel.api.connect import connect
 from sentinel.errors import UsageError
 from sentinel.jobs.link import Link
+from sentinel.jobs.naming import default_name
 from sentinel.jobs.options import add_options, spec_from
 from sentinel.jobs.program import find_program
-from sentinel.jobs.naming import default_name
 from sentinel.jobs.supervisor import Supervisor
 from sentinel.jobs.terminal import Terminal
 from sentinel.jobs.voice import Voice

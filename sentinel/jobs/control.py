@@ -243,11 +243,11 @@ _FACTS = ("wchan", "syscall", "stack")
 
 def _facts(stat: Stat) -> str:
     base = Path(f"/proc/{stat.pid}")
-    lines = [
+    head = (
         f"process {stat.pid} ({stat.name}), state {stat.state}, {stat.threads} threads, "
-        f"{(stat.utime_ticks + stat.stime_ticks) / processes.TICKS_PER_SECOND:.1f}s of processor",
-        f"  {clean(' '.join(processes.command_line(stat.pid)), 1000)}",
-    ]
+        f"{(stat.utime_ticks + stat.stime_ticks) / processes.TICKS_PER_SECOND:.1f}s of processor"
+    )
+    lines = [head, f"  {clean(' '.join(processes.command_line(stat.pid)), 1000)}"]
     try:
         threads = sorted(base.joinpath("task").iterdir(), key=lambda one: int(one.name))[:64]
     except OSError:
