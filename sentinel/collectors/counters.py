@@ -5,14 +5,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from sentinel.model.families import FAMILIES
+from sentinel.model.families import (
+    API,
+    API_COST,
+    API_TOKENS,
+    CHECKPOINTS,
+    GPU_XID,
+    JOB_REQUESTS,
+    LOG,
+    LOG_VOLUME,
+    SENTINEL_NOTIFY,
+)
 from sentinel.model.series import Batch, Entity, Family, Support
 
+COUNTED = (JOB_REQUESTS, CHECKPOINTS, LOG, LOG_VOLUME, API, API_TOKENS, API_COST, GPU_XID, SENTINEL_NOTIFY)
+"""The families that events move."""
 JUST_AFTER_S = 0.001
 
 
 class Counters:
-    """Counts for every family whose metrics only grow. Safe to use from any thread.
+    """Counts for families whose metrics only grow. Safe to use from any thread.
 
     A counter that appears gets a 0 before its first value, because `increase()`
     cannot see one that is born at 1: declare it as soon as its job is known, and
@@ -26,7 +38,7 @@ class Counters:
     name = "counters"
     interval_s: float | None = None
 
-    def __init__(self, tick_s: float = 2.0, families: tuple[Family, ...] = FAMILIES) -> None:
+    def __init__(self, tick_s: float = 2.0, families: tuple[Family, ...] = COUNTED) -> None:
         self.families = families
         self._tick_s = tick_s
         self._lock = threading.Lock()

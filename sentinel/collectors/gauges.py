@@ -6,14 +6,18 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 
 from sentinel.collectors.coverage import row
-from sentinel.model.families import FAMILIES, HOST, JOB, SENTINEL
+from sentinel.model.families import API_LIMIT, HOST, JOB, MONEY, SENTINEL, SENTINEL_GROUP, SENTINEL_RULE
 from sentinel.model.series import Batch, Entity, Family, Support
+
+TOLD = (MONEY, API_LIMIT, SENTINEL_GROUP, SENTINEL_RULE)
+"""The families that nobody else measures."""
 
 
 class Board:
     """The present value of each gauge that is told rather than measured. Safe to use from any thread.
 
-    A value stands until it is set anew or its entity ends.
+    A value stands until it is set anew or its entity ends. What others know of an
+    entity that a collector measures (a job's step) goes into that collector's row.
 
     Args:
         joined: Families whose rows another collector makes, asking `facts` for
@@ -23,10 +27,8 @@ class Board:
     name = "board"
     interval_s: float | None = None
 
-    def __init__(
-        self, joined: Collection[Family] = (JOB, HOST, SENTINEL), families: tuple[Family, ...] = FAMILIES
-    ) -> None:
-        self.families = tuple(family for family in families if family not in joined)
+    def __init__(self, joined: Collection[Family] = (JOB, HOST, SENTINEL), families: tuple[Family, ...] = TOLD) -> None:
+        self.families = families
         self._joined = frozenset(family.name for family in joined)
         self._lock = threading.Lock()
         self._known: dict[str, Family] = {}

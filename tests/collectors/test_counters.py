@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from sentinel.collectors.counters import Counters
 from sentinel.collectors.gauges import Board
+from sentinel.collectors.gpu_sources import SimulatedGpus
+from sentinel.collectors.standard import standard
 from sentinel.model.families import CHECKPOINT, JOB, LOG, LOG_VOLUME, MONEY
 from sentinel.model.series import Batch
 
@@ -181,3 +183,10 @@ def test_a_board_says_what_it_cannot_take() -> None:
         board.set(CHECKPOINT, ("train",), job_stepp=1.0)
     with pytest.raises(ValueError, match="labels"):
         board.set(CHECKPOINT, (), checkpoint_last_step=1.0)
+
+
+def test_no_family_is_claimed_by_two_collectors() -> None:
+    """The daemon takes each family's tick from the collector that names it."""
+    measuring = standard(list, SimulatedGpus("/nowhere"))
+    claimed = [f.name for one in (*measuring.collectors, Counters(), Board()) for f in one.families]
+    assert len(claimed) == len(set(claimed))
