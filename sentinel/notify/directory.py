@@ -1,0 +1,71 @@
+"""Who can be reached how: receivers of the configuration, and those a job's owner gave."""
+
+from __future__ import annotations
+
+from sentinel.errors import SentinelError, nearest
+from sentinel.model.jobs import Job
+from sentinel.notify import addresses
+from sentinel.notify.outbox import Letter
+from sentinel.notify.ports import FindJob
+from sentinel.notify.settings import Settings
+
+OWN = "job:"
+"""A receiver of this prefix and a job's id stands for the addresses that the job's owner gave."""
+
+
+class Directory:
+    """Looks receivers up, always in the settings and jobs of the moment: no letter holds an address.
+
+    Args:
+        settings: Receivers and the route; may be replaced.
+        find: Jobs, also those that ended lately, by id.
+        uid: Whose daemon this is: addresses that another user gave are not spoken to.
+    """
+
+    def __init__(self, settings: Settings, find: FindJob, uid: int) -> None:
+        self.settings = settings
+        self.uid = uid
+        self._find = find
+
+    def own(self, job: Job) -> tuple[str, ...]:
+        """The addresses its owner gave, where this daemon is the owner's; another user's are never spoken to."""
+        return job.spec.notify if job.uid == self.uid else ()
+
+    def urls(self, receiver: str) -> tuple[str, ...]:
+        """The addresses of a receiver; none where it does not exist any more."""
+        if receiver.startswith(OWN):
+            job = self._find(receiver.removeprefix(OWN))
+            return self.own(job) if job is not None else ()
+        found = self.settings.receiver(receiver)
+        return found.urls if found is not None else ()
+
+    def url(self, letter: Letter) -> str | None:
+        """The address a letter goes to, or None where its receiver no longer has it."""
+        return next((url for url in self.urls(letter.receiver) if addresses.key(url) == letter.address), None)
+
+    def shown(self, letter: Letter) -> str:
+        """The address of a letter for people, masked."""
+        url = self.url(letter)
+        return addresses.masked(url) if url is not None else "***"
+
+    def named(self, receiver: str) -> str:
+        """A receiver for people."""
+        if not receiver.startswith(OWN):
+            return receiver
+        job = self._find(receiver.removeprefix(OWN))
+        return f"{job.owner if job else 'the owner'} (--notify)"
+
+    def resolved(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """A receiver by its name, or the own one of a living job by the job's."""
+        found = self.settings.receiver(name)
+        if found is not None and found.urls:
+            return found.name, found.urls
+        if found is not None:
+            raise SentinelError(f"the receiver {name!r} has no address", hint="give it `urls`")
+        job = self._find(name)
+        if job is not None and self.own(job):
+            return job.name, self.own(job)
+        known = [receiver.name for receiver in self.settings.receivers]
+        close = nearest(name, known)
+        hint = close or (", ".join(known) if known else "notify.receivers in the configuration, or run --notify URL")
+        raise SentinelError(f"there is no receiver called {name!r}", hint=hint)
