@@ -102,6 +102,26 @@ def age_style(age: float | None, target: float | None) -> str:
     return PLAIN
 
 
+_WORDS = {
+    "checkpoint.complete": "checkpoint",
+    "checkpoint.broken": "broken ckpt",
+    "request.sent": "asked",
+    "request.acknowledged": "acknowledged",
+    "request.closed": "answered",
+    "alert.firing": "alert",
+    "alert.pending": "pending",
+    "alert.resolved": "resolved",
+    "notification.sent": "told",
+    "notification.failed": "not told",
+    "gpu.xid": "xid",
+}
+
+
+def event_word(event: Event) -> str:
+    """One word for an event's kind, as people would say it."""
+    return _WORDS.get(event.kind) or event.kind.rpartition(".")[2].replace("_", " ")
+
+
 def event_style(event: Event) -> str:
     """The colour of an event's kind."""
     head, _, tail = event.kind.partition(".")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
 
-from sentinel.tui.text import ASKED, BAD, CALM, DIM, FAINT, GOOD, PLAIN, WARN, fit, span
+from sentinel.tui.text import ASKED, BAD, CALM, DIM, FAINT, GOOD, PLAIN, WARN, fit
 from sentinel.units import format_bytes
 
 Point = tuple[float, float]
@@ -68,7 +68,7 @@ def draw(curve: Curve, width: int, height: int) -> list[Text]:
     limit_row = plot.row(curve.limit) if shows_limit and curve.limit else None
     lines = []
     for row in range(rows):
-        line = _label(row, rows, top, limit_row, curve.limit)
+        line = _label(row, rows, top, limit_row, curve.limit, plot.row)
         line.append_text(plot.line(row, limit_row, curve.limit if shows_limit else None))
         lines.append(line)
     lines.append(_lane(curve, plot))
@@ -163,16 +163,15 @@ class _Plot:
             grid[from_top // 4][x // 2] |= _DOTS[from_top % 4][x % 2]
 
 
-def _label(row: int, rows: int, top: float, limit_row: int | None, limit: float | None) -> Text:
+def _label(
+    row: int, rows: int, top: float, limit_row: int | None, limit: float | None, row_of: Callable[[float], int]
+) -> Text:
     if row == limit_row and limit:
         return Text(fit(format_bytes(limit), _GUTTER - 1, right=True) + " ", f"bold {BAD}", end="")
-    near_limit = limit_row is not None and abs(row - limit_row) < 2
-    if row == rows - 1:
-        words = "0"
-    elif not near_limit and row == (0 if limit_row is None else (rows + limit_row) // 2):
-        words = format_bytes(top * (rows - row - (0.0 if limit_row is None else 0.5)) / rows)
-    else:
-        words = ""
+    shown = {row_of(top * 0.95): top * 0.95, row_of(top / 2): top / 2}
+    if limit_row is not None and limit:
+        shown = {row_of(limit / 2): limit / 2}
+    words = "0" if row == rows - 1 else format_bytes(shown[row]) if row in shown else ""
     return Text(fit(words, _GUTTER - 1, right=True) + " ", DIM, end="")
 
 
@@ -191,6 +190,10 @@ def _lane(curve: Curve, plot: _Plot) -> Text:
     return text
 
 
+def _reach(seconds: float) -> str:
+    return f"{seconds:.0f}s" if seconds < 120 else f"{seconds / 60:.3g}m"
+
+
 def _axis(curve: Curve, plot: _Plot) -> Text:
     line = [" "] * plot.columns
 
@@ -199,10 +202,10 @@ def _axis(curve: Curve, plot: _Plot) -> Text:
         if all(char == " " for char in line[max(0, at - 1) : at + len(words) + 1]):
             line[at : at + len(words)] = words
 
-    put(0, f"-{span(curve.back_s)}")
+    put(0, f"-{_reach(curve.back_s)}")
     now = plot.column(curve.now)
     put(now - 1, "now")
     if curve.ahead_s:
-        put(plot.columns, f"+{span(curve.ahead_s)}")
-    put(plot.column(curve.now - curve.back_s / 2) - 2, f"-{span(curve.back_s / 2)}")
+        put(plot.columns, f"+{_reach(curve.ahead_s)}")
+    put(plot.column(curve.now - curve.back_s / 2) - 2, f"-{_reach(curve.back_s / 2)}")
     return Text(" " * _GUTTER + "".join(line), DIM, end="")

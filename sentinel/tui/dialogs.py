@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -43,7 +42,7 @@ class Dialog(ModalScreen[bool]):
         Binding("escape,q,question_mark,enter", "answer(False)", "Back"),
     ]
 
-    def words(self) -> Text | Table:
+    def words(self) -> Text:
         """What it says."""
         raise NotImplementedError
 
@@ -60,17 +59,12 @@ class Dialog(ModalScreen[bool]):
 class Help(Dialog):
     """The keys and the signs."""
 
-    def words(self) -> Table:
+    def words(self) -> Text:
         """Two columns."""
-        table = Table.grid(padding=(0, 2))
-        table.add_column(no_wrap=True)
-        table.add_column()
-        for keys, said in _KEYS:
-            table.add_row(Text(keys, f"bold {CALM}"), Text(said, PLAIN))
-        table.add_row("", "")
-        for sign, style, said in _SIGNS:
-            table.add_row(Text(sign, f"bold {style}"), Text(said, DIM))
-        return table
+        lines = [Text.assemble((f"{keys:<11}", f"bold {CALM}"), (said, PLAIN)) for keys, said in _KEYS]
+        lines.append(Text(""))
+        lines += [Text.assemble((f"{sign:<11}", f"bold {style}"), (said, DIM)) for sign, style, said in _SIGNS]
+        return Text("\n").join(lines)
 
 
 class Confirm(Dialog):

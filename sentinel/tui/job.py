@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -19,7 +19,7 @@ from sentinel.tui.panels import Events, Lines, MemoryChart, facts
 from sentinel.tui.questions import questions
 from sentinel.tui.rows import Row, Rows
 from sentinel.tui.snapshot import Job, Request
-from sentinel.tui.text import DIM, FAINT, GOOD, PLAIN, WARN, cell, literal, of, short_bytes, span, words
+from sentinel.tui.text import DIM, FAINT, GOOD, NOTE, PLAIN, WARN, cell, literal, of, short_bytes, span, words
 
 
 class Requests(Rows):
@@ -43,7 +43,7 @@ class Requests(Rows):
             return None, ()
         head = Text(end="")
         head.append_text(cell("  AGO", 6, f"bold {DIM}", right=True)).append(" ")
-        head.append_text(cell("REQUEST", 12, f"bold {DIM}")).append("ANSWER, EFFECT, WHO ASKED AND WHY", f"bold {DIM}")
+        head.append_text(cell("REQUEST", 12, f"bold {DIM}")).append("ANSWER AND WHY", f"bold {DIM}")
         return head, [Row(request.id, self._line(request, width)) for request in reversed(self._requests)]
 
     def _line(self, request: Request, width: int) -> Text:
@@ -161,19 +161,16 @@ class JobPage(Page):
         """To the overview."""
         self.app.pop_screen()
 
-    def _answers(self, job: Job) -> Table:
+    def _answers(self, job: Job) -> Group:
         """The three questions, then facts."""
         seen = self.home.seen
         assert seen is not None
-        pairs = []
-        for one in questions(job, seen, self.home.events_of(job)):
-            pairs.append(
-                (Text(one.question, f"bold {PLAIN}"), Text.assemble(("yes" if one.yes else "no", f"bold {one.style}"), "  ", (one.says, PLAIN)))
-            )
-            if one.do:
-                pairs.append((Text(""), Text(f"→ {one.do}", "#8fb7e8" if one.style != GOOD else DIM)))
-        pairs += [(Text(name, DIM), words) for name, words in _facts(job)]
-        return facts(pairs)
+        asked = [
+            Text.assemble((f"{one.question} ", f"bold {PLAIN}"), ("yes" if one.yes else "no", f"bold {one.style}"), f"  {one.says}",
+                *([(f"\n→ {one.do}", NOTE if one.style != GOOD else DIM)] if one.do else []), style=PLAIN)
+            for one in questions(job, seen, self.home.events_of(job))
+        ]  # fmt: skip
+        return Group(*asked, Text(""), facts([(Text(name, DIM), said) for name, said in _facts(job)]))
 
 
 def _facts(job: Job) -> list[tuple[str, Text]]:
@@ -184,7 +181,7 @@ def _facts(job: Job) -> list[tuple[str, Text]]:
             found.append((name, Text(said, style)))
 
     if job.checkpoint is not None:
-        add("last checkpoint", literal(os.path.basename(job.checkpoint.path.rstrip("/"))))
+        add("newest", literal(os.path.basename(job.checkpoint.path.rstrip("/"))))
     asks = ", ".join(f"{kind} ({literal(how, 60)})" for kind, how in job.channels.items())
     add("can be asked", asks or "nothing: --on-checkpoint, --on-degrade", PLAIN if asks else WARN)
     if job.channels.get("degrade") or job.level:

@@ -13,6 +13,9 @@ from sentinel.tui.rows import Row, Rows
 from sentinel.tui.snapshot import Job, Snapshot
 from sentinel.tui.text import BAD, DIM, FAINT, PLAIN, WARN, bar, cell, of, short_bytes, span
 
+_SHORT = 9
+_SHORTER = {"starting": "starts", "stopping": "ending", "succeeded": "done", "preempted": "preempt"}
+"""States in the seven letters that a narrow terminal leaves them."""
 _NUMBER = 13
 """Cells of `412/600 MiB` and the like."""
 
@@ -46,7 +49,8 @@ def _name(job: Job, _seen: Snapshot, width: int) -> Text:
 
 def _state(job: Job, _seen: Snapshot, width: int) -> Text:
     sign, style = cells.state(job)
-    return cell(f"{sign} {job.state}", width, style)
+    word = job.state if width > _SHORT else _SHORTER.get(job.state, job.state)
+    return cell(f"{sign} {word}", width, style)
 
 
 def _memory(job: Job, _seen: Snapshot, width: int) -> Text:
@@ -62,7 +66,8 @@ def _memory(job: Job, _seen: Snapshot, width: int) -> Text:
 
 def _forecast(job: Job, _seen: Snapshot, width: int) -> Text:
     said, style = cells.forecast(job.memory)
-    return cell(said if job.alive else "", width, f"bold {style}" if style == BAD else style)
+    gap = " " if width > 14 else ""
+    return cell(gap + said if job.alive else "", width, f"bold {style}" if style == BAD else style)
 
 
 def _checkpoint(job: Job, seen: Snapshot, width: int) -> Text:
@@ -111,9 +116,9 @@ def _running(job: Job, seen: Snapshot, width: int) -> Text:
 
 COLUMNS: tuple[Column, ...] = (
     Column("JOB", 10, 30, 0, _name),
-    Column("STATE", 11, 11, 2, _state),
+    Column("STATE", 9, 11, 2, _state),
     Column("MEMORY", 19, 46, 0, _memory),
-    Column("FORECAST", 14, 14, 0, _forecast),
+    Column("FORECAST", 14, 16, 0, _forecast),
     Column("CKPT", 5, 6, 1, _checkpoint, right=True),
     Column("LVL", 3, 4, 3, _level, right=True),
     Column("GPU MEM", 8, 9, 4, _gpu, right=True, wanted=lambda job: job.gpu_memory is not None),
@@ -138,7 +143,7 @@ def layout(width: int, jobs: Sequence[Job]) -> list[tuple[Column, int]]:
     widths = [column.least for column in shown]
     left = width - needs()
     longest = max((len(job.name) for job in jobs), default=0)
-    for title, share in (("JOB", longest - COLUMNS[0].least), ("CKPT", 1), ("LVL", 1), ("!", 1), ("MEMORY", left)):
+    for title, share in (("STATE", 2), ("JOB", longest - COLUMNS[0].least), ("FORECAST", 2), ("CKPT", 1), ("LVL", 1), ("!", 1), ("MEMORY", left)):
         for index, column in enumerate(shown):
             if column.title == title:
                 more = max(0, min(left, share, column.most - widths[index]))
@@ -169,12 +174,13 @@ class JobsTable(Rows):
         columns = layout(width, jobs)
         head = Text("  ", end="")
         for column, cells_ in columns:
-            head.append_text(cell(column.title, cells_, f"bold {DIM}", right=column.right))
+            title = " FORECAST" if column.title == "FORECAST" and cells_ > 14 else column.title
+            head.append_text(cell(title, cells_, f"bold {DIM}", right=column.right))
             head.append(" ")
         rows = []
         for job in jobs:
             _, style = cells.alert_mark(self._seen.alerts_of(job))
-            line = Text("▎ " if self._seen.alerts_of(job) else "  ", style, end="")
+            line = Text.assemble(("▎ " if self._seen.alerts_of(job) else "  ", style), end="")
             for column, cells_ in columns:
                 line.append_text(column.draw(job, self._seen, cells_))
                 line.append(" ")

@@ -33,6 +33,8 @@ from sentinel.tui.text import (
     span,
 )
 
+_KIND = 12
+"""Cells for the word that says what kind of event it is."""
 _HOT = 83.0
 """Degrees from which a GPU's temperature is shown in amber: where boards begin to slow down."""
 
@@ -74,28 +76,28 @@ class Header(Lines):
         return [_spread(self._who(), self._how(), width), _host(self._seen, width)][:height]
 
     def _who(self) -> Text:
-        text = Text("◉ sentinel", f"bold {CALM}", end="")
+        text = Text.assemble(("◉ sentinel", f"bold {CALM}"), end="")
         text.append(f"  {self._hostname}", f"bold {PLAIN}")
         if self._seen is not None:
             text.append(f"  daemon {literal(self._seen.version, 20)}", DIM)
             if self._seen.mode == "observe":
                 text.append("  observe only: nothing is asked", f"bold {WARN}")
             else:
-                text.append(f"  {literal(self._seen.mode, 10)}", DIM)
+                text.append(f"  mode {literal(self._seen.mode, 10)}", DIM)
         return text
 
     def _how(self) -> Text:
         clock = Text(time.strftime("  %H:%M:%S"), DIM)
         if self._lost or self._seen is None:
-            return Text("○ no daemon", BAD if self._lost else DIM).append_text(clock)
+            return Text.assemble(("○ no daemon", BAD if self._lost else DIM), clock)
         seen = self._seen
         waiting = [alert for alert in seen.firing if not alert.acknowledged_by]
         if waiting:
-            text = Text(f"▲ {count(len(waiting), 'alert')}", f"bold {SEVERITY.get(waiting[0].severity, WARN)}")
+            text = Text.assemble((f"▲ {count(len(waiting), 'alert')}", f"bold {SEVERITY.get(waiting[0].severity, WARN)}"))
         elif seen.faults:
-            text = Text(f"● {count(len(seen.faults), 'fault')} of sentinel", WARN)
+            text = Text.assemble((f"● {count(len(seen.faults), 'fault')} of sentinel", WARN))
         else:
-            text = Text("● all is well", GOOD)
+            text = Text.assemble(("● all is well", GOOD))
         living = sum(job.alive for job in seen.jobs)
         return text.append(f"  {count(living, 'job')}", DIM).append_text(clock)
 
@@ -153,7 +155,7 @@ class Banner(Lines):
     def lines(self, width: int, height: int) -> Sequence[Text]:
         """One line."""
         gone = time.monotonic() - self._since
-        line = Text(f"● trying again since {span(gone)}  ", "bold #ffd7d3", end="")
+        line = Text.assemble((f"● daemon gone for {span(gone)}, trying again  ", "bold #ffd7d3"), end="")
         line.append(literal(self._why, 400), "#ffd7d3")
         line.truncate(width, overflow="ellipsis")
         return [line][:height]
@@ -199,7 +201,7 @@ class Gpus(Lines):
 def _gpu(gpu: Gpu, width: int) -> Text:
     """`0 H200  ▕████▏ 84.2/140 GiB  ▕███▏ 98%  61°  640/700 W`, as much of it as fits."""
     name = f"{gpu.index}{'/' + gpu.mig if gpu.mig else ''}"
-    text = cell(name, max(2, min(8, len(name) + 1)), f"bold {PLAIN}")
+    text = Text.assemble(cell(name, max(2, min(8, len(name) + 1)), f"bold {PLAIN}"), end="")
     if not gpu.up:
         return text.append_text(cell(f"lost   {gpu.model}", width - text.cell_len, f"bold {BAD}"))
     if width >= 74:
@@ -256,7 +258,7 @@ def _alert(alert: Alert, now: float, width: int) -> Text:
     else:
         sign = "▲" if alert.state == "firing" else "△"
     quiet = bool(alert.acknowledged_by) or alert.state != "firing"
-    text = Text(f" {sign} ", f"bold {colour}", end="")
+    text = Text.assemble((f" {sign} ", f"bold {colour}"), end="")
     text.append_text(cell(span(now - alert.since) if alert.since else "", 4, DIM, right=True)).append(" ")
     seen = f"  seen by {literal(alert.acknowledged_by, 40).removeprefix('user:')}" if alert.acknowledged_by else ""
     words = literal(alert.summary or (f"{alert.job}: {alert.rule}" if alert.job else alert.rule))
@@ -289,18 +291,16 @@ class Events(Rows):
 
     def build(self, width: int) -> tuple[Text | None, Sequence[Row]]:
         """Time, kind, job, words."""
-        kind_width = 20 if width >= 100 else 12
         job_width = 0
         if self._with_job:
             job_width = min(max((len(event.job) for event in self._events), default=0), 24 if width >= 90 else 10)
-        return None, [Row("", _event(event, width, kind_width, job_width)) for event in self._events]
+        return None, [Row("", _event(event, width, job_width)) for event in self._events]
 
 
-def _event(event: Event, width: int, kind_width: int, job_width: int) -> Text:
+def _event(event: Event, width: int, job_width: int) -> Text:
     style = cells.event_style(event)
-    kind = event.kind if kind_width >= 20 else event.kind.rpartition(".")[2] or event.kind
-    text = Text(time.strftime(" %H:%M:%S ", time.localtime(event.time)), FAINT, end="")
-    text.append_text(cell(kind, kind_width, style)).append(" ")
+    text = Text.assemble((time.strftime(" %H:%M:%S ", time.localtime(event.time)), FAINT), end="")
+    text.append_text(cell(cells.event_word(event), _KIND, style)).append(" ")
     if job_width:
         text.append_text(cell(event.job, job_width, PLAIN)).append(" ")
     text.append(literal(event.message), PLAIN if event.severity != "info" else "#b3bdc9")

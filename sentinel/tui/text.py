@@ -22,11 +22,10 @@ BAD = "#ff6b61"
 PLAIN = "#d7dde5"
 DIM = "#7d8793"
 FAINT = "#3d4652"
-TRACK = "#1f2630"
+TRACK = "#2b333e"
 
 SEVERITY = {"critical": BAD, "warning": WARN, "info": NOTE}
 
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _UNITS = ((1024**5, "PiB"), (1024**4, "TiB"), (1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"), (1, "B"))
 
 
@@ -54,15 +53,19 @@ def cell(text: object, width: int, style: str = PLAIN, *, right: bool = False) -
 
 
 def bar(ratio: float | None, width: int, style: str = CALM) -> Text:
-    """A bar in eighths of a cell on a track; only the track where the ratio is unknown."""
+    """A bar in halves of a cell on a track; only the track where the ratio is unknown.
+
+    A heavy line, not blocks: bars in neighbouring rows must not grow together.
+    """
     if width <= 0:
         return Text("", end="")
-    eighths = 0 if ratio is None or not math.isfinite(ratio) else round(max(0.0, min(1.0, ratio)) * width * 8)
-    if ratio and not eighths:
-        eighths = 1
-    whole, part = divmod(eighths, 8)
-    filled = "█" * whole + (_EIGHTHS[part] if part else "")
-    return Text(fit(filled, width), f"{style} on {TRACK}", no_wrap=True, end="")
+    halves = 0 if ratio is None or not math.isfinite(ratio) else round(max(0.0, min(1.0, ratio)) * width * 2)
+    if ratio and not halves:
+        halves = 1
+    whole, part = divmod(halves, 2)
+    text = Text(end="", no_wrap=True)
+    text.append("━" * whole + "╸" * part, style)
+    return text.append("━" * (width - whole - part), TRACK)
 
 
 def of(used: float | None, limit: float | None) -> str:
@@ -72,6 +75,9 @@ def of(used: float | None, limit: float | None) -> str:
     if limit is None or limit <= 0:
         return format_bytes(used)
     size, unit = next(((size, unit) for size, unit in _UNITS if max(limit, used) >= size), (1, "B"))
+    if 0 < used / size < 0.1:
+        below, small = next(((size, unit) for size, unit in _UNITS if used >= size), (1, "B"))
+        return f"{used / below:.0f}{small[0]}/{_short(limit / size)} {unit}"
     return f"{_short(used / size)}/{_short(limit / size)} {unit}"
 
 
@@ -89,9 +95,9 @@ def span(seconds: float | None) -> str:
     if seconds is None or not math.isfinite(seconds):
         return "—"
     left = max(0.0, seconds)
-    if left < 100:
+    if left < 99.5:
         return f"{left:.0f}s"
-    if left < 100 * 60:
+    if left < 99.5 * 60:
         return f"{left / 60:.0f}m"
     if left < 48 * 3600:
         return f"{left / 3600:.0f}h"
@@ -100,9 +106,9 @@ def span(seconds: float | None) -> str:
 
 def words(seconds: float) -> str:
     """The same in words that can be read aloud: `50 s`, `12 min`, `5 h`, `3 days`."""
-    if seconds < 100:
+    if seconds < 99.5:
         return f"{seconds:.0f} s"
-    if seconds < 100 * 60:
+    if seconds < 99.5 * 60:
         return f"{seconds / 60:.0f} min"
     if seconds < 48 * 3600:
         return f"{seconds / 3600:.0f} h"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
+import socket
 import socketserver
 import threading
 import time
@@ -46,6 +48,7 @@ class DaemonDouble:
         )
         self.curve: Callable[[float], float | None] = lambda moment: 400 * MIB
         self._followers: list[queue.Queue[dict[str, Any] | None]] = []
+        self._connections: set[socket.socket] = set()
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -71,6 +74,9 @@ class DaemonDouble:
         for follower in self._followers:
             follower.put(None)
         self._server.shutdown()
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
         self._thread.join()
         self._server = None
@@ -86,6 +92,15 @@ class DaemonDouble:
 def _handler(daemon: DaemonDouble) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            daemon._connections.add(self.connection)
+
+        def finish(self) -> None:
+            daemon._connections.discard(self.connection)
+            with contextlib.suppress(OSError):
+                super().finish()
 
         def do_GET(self) -> None:
             parts = urllib.parse.urlsplit(self.path)
