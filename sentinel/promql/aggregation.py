@@ -86,7 +86,8 @@ def _summary(op: str, frame: Frame, groups: Groups, counts: Ints) -> Floats:
 
 def _sums(values: Floats, groups: Groups) -> Floats:
     sums = reduced(np.add, groups, values)
-    if not groups.lone:
+    # Terms of one sign cannot cancel, and then a plain sum is as good.
+    if not groups.lone and not values.min(initial=0.0) >= 0:
         check = doubtful(sums, reduced(np.add, groups, np.abs(values)), int(groups.sizes.max()))
         if check.any():
             sums = sums.copy()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sentinel.promql.match import Match
 from sentinel.promql.regex import literals
-from sentinel.promql.tree import Expr, Range, Selector, Subquery, children, walk
+from sentinel.promql.tree import Call, Expr, Range, Selector, Subquery, children, walk
 
 DEFAULT_LOOKBACK_S = 300.0
 
@@ -61,3 +61,29 @@ def metric_names(expr: Expr) -> frozenset[str]:
 def longest_range_s(expr: Expr) -> float:
     """How many seconds back from the evaluation time `expr` may reach (moments fixed by `@` aside)."""
     return max((reading.back_s for reading in readings(expr)), default=0.0)
+
+
+_SHARED: dict[int, tuple[Expr, dict[int, int]]] = {}
+_MOST_SHARED = 4096
+
+
+def shared_parts(root: Expr) -> Mapping[int, int]:
+    """Selectors and functions over ranges that stand in `root` more than once: which are the same.
+
+    From the identity of a node to a number that equal nodes share. Remembered
+    with the root itself, so that the identities stay taken.
+    """
+    found = _SHARED.get(id(root))
+    if found is None:
+        if len(_SHARED) >= _MOST_SHARED:
+            _SHARED.clear()
+        found = _SHARED[id(root)] = (root, _shared_parts(root))
+    return found[1]
+
+
+def _shared_parts(root: Expr) -> dict[int, int]:
+    equal: dict[Expr, list[int]] = {}
+    for node in walk(root):
+        if isinstance(node, Selector) or (isinstance(node, Call) and any(isinstance(arg, Range) for arg in node.args)):
+            equal.setdefault(node, []).append(id(node))
+    return {each: part for part, ids in enumerate(equal.values()) if len(ids) > 1 for each in ids}

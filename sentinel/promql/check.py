@@ -28,9 +28,22 @@ from sentinel.promql.tree import (
     children,
 )
 
+_TYPES: dict[int, tuple[Expr, Type]] = {}
+_MOST_TYPES = 16_384
+
 
 def type_of(expr: Expr) -> Type:
     """What `expr` evaluates to."""
+    # Remembered by identity, with the node itself so that the identity stays taken.
+    found = _TYPES.get(id(expr))
+    if found is None:
+        if len(_TYPES) >= _MOST_TYPES:
+            _TYPES.clear()
+        found = _TYPES[id(expr)] = (expr, _type_of(expr))
+    return found[1]
+
+
+def _type_of(expr: Expr) -> Type:
     match bare(expr):
         case Number():
             return Type.SCALAR

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from sentinel.model.labels import METRIC_NAME, Labels
 from sentinel.promql import aggregation, elementwise, histograms, joining, over_time, rates, relabel
-from sentinel.promql.analysis import DEFAULT_LOOKBACK_S
+from sentinel.promql.analysis import DEFAULT_LOOKBACK_S, shared_parts
 from sentinel.promql.check import type_of
 from sentinel.promql.errors import EvaluationError
-from sentinel.promql.frames import Frame, Ints, empty, joined, named, single, with_values
+from sentinel.promql.frames import Frame, Ints, empty, joined, memo, named, single, with_values
 from sentinel.promql.notes import Level, Note
 from sentinel.promql.numbers import go_g, openmetrics_float
 from sentinel.promql.reading import Kernel, Samples, milliseconds, newest, through_windows
@@ -62,7 +63,7 @@ def evaluate(
         EvaluationError: A join with several partners and the like.
     """
     at_ms = np.array([round(at * 1000)], dtype=np.int64)
-    run = _Evaluator(reader, at_ms, lookback_s, 0.0, notes)
+    run = _Evaluator(reader, at_ms, lookback_s, 0.0, notes, shared_parts(expr))
     match type_of(expr):
         case Type.STRING:
             inner = bare(expr)
@@ -110,7 +111,7 @@ def evaluate_range(
         raise EvaluationError(
             f"a range query needs a number or an instant vector, not a {kind}", expr.span.start, expr.span.end
         )
-    run = _Evaluator(reader, at_ms, lookback_s, apart / 1000.0, notes, end_ms=last)
+    run = _Evaluator(reader, at_ms, lookback_s, apart / 1000.0, notes, shared_parts(expr), end_ms=last)
     with np.errstate(all="ignore"):
         frame = single(Labels(), run.scalar(expr)) if kind is Type.SCALAR else run.vector(expr)
         frame = relabel.merged(frame, named(frame))
@@ -142,6 +143,10 @@ def _vector(frame: Frame) -> Vector:
         return Vector(frame.labels, frame.values[:, 0], frame.kept[:, 0])
     else:
         order = np.flatnonzero(present)
+        labels = memo(
+            "present", (frame.labels,), present.tobytes(), lambda: tuple(frame.labels[row] for row in order.tolist())
+        )
+        return Vector(labels, frame.values[order, 0], frame.kept[order, 0])
     labels = tuple(frame.labels[row] for row in order.tolist())
     return Vector(labels, frame.values[order, 0], frame.kept[order, 0])
 
@@ -156,6 +161,7 @@ class _Evaluator:
         lookback_s: float | None,
         step_s: float,
         notes: list[Note] | None,
+        shared: Mapping[int, int],
         *,
         end_ms: int | None = None,
         query: tuple[int, int] | None = None,
@@ -165,6 +171,8 @@ class _Evaluator:
         self._lookback_s = lookback_s
         self._step_s = step_s
         self._notes = notes
+        self._shared = shared
+        self._known: dict[int, Frame] = {}
         first = int(at_ms[0]) if len(at_ms) else 0
         last = end_ms if end_ms is not None else int(at_ms[-1]) if len(at_ms) else 0
         self._query = query or (first, last)
@@ -231,7 +239,16 @@ class _Evaluator:
     # -- vectors ------------------------------------------------------------------------------------------------
 
     def vector(self, expr: Expr) -> Frame:
-        """An instant vector at each step."""
+        """An instant vector at each step; what stands in the expression twice is evaluated once."""
+        part = self._shared.get(id(expr))
+        if part is None:
+            return self._vector(expr)
+        found = self._known.get(part)
+        if found is None:
+            found = self._known[part] = self._vector(expr)
+        return found
+
+    def _vector(self, expr: Expr) -> Frame:
         match expr:
             case Paren(expr=inner):
                 return self.vector(inner)
@@ -353,7 +370,8 @@ class _Evaluator:
     def _timestamp(self, arg: Expr) -> Frame:
         inner = bare(arg)
         if isinstance(inner, Selector):
-            frame, stamps = self._select(inner)
+            frame, stamps = self._select(inner, stamped=True)
+            assert stamps is not None
             return with_values(frame, np.where(frame.present, np.round(stamps, 3), np.nan))
         frame = self.vector(arg)
         return with_values(frame, np.broadcast_to(self._at_ms / 1000.0, frame.values.shape))
@@ -413,16 +431,16 @@ class _Evaluator:
         # A millisecond more than is needed, since the reader compares floats; the exact cut is made in milliseconds.
         return list(self._reader.select(selector.matchers, first_ms / 1000.0 - 0.001, last_ms / 1000.0 + 0.001))
 
-    def _select(self, selector: Selector) -> tuple[Frame, Floats]:
+    def _select(self, selector: Selector, *, stamped: bool = False) -> tuple[Frame, Floats | None]:
         when, fixed = self._when(selector)
         if not self._steps:
             return empty(0), np.zeros((0, 0))
         back = _WIDEST_LOOKBACK_S if self._lookback_s is None else self._lookback_s
-        blocks = self._blocks(selector, int(when.min()) - round(back * 1000), int(when.max()))
-        frame, stamps = newest(blocks, when, self._lookback_s)
+        blocks = self._blocks(selector, int(when[0]) - round(back * 1000), int(when[-1]))
+        frame, stamps = newest(blocks, when, self._lookback_s, stamped=stamped)
         if fixed and self._steps > 1:
             frame = _repeated(frame, self._steps)
-            stamps = np.repeat(stamps, self._steps, axis=1)
+            stamps = None if stamps is None else np.repeat(stamps, self._steps, axis=1)
         return frame, stamps
 
     def _windowed(self, call: Call, arg: Expr, kernel: Kernel) -> Frame:
@@ -439,7 +457,7 @@ class _Evaluator:
         keeps_name = call.function in _KEEPS_NAME
         frames = [
             through_windows(samples, kernel, self._at_ms, ends, range_ms, keeps_name=keeps_name)
-            for samples in self._samples(node, int(ends.min()) - range_ms, int(ends.max()))
+            for samples in self._samples(node, int(ends[0]) - range_ms, int(ends[-1]))
         ]
         frame = joined(frames, self._steps)
         if call.function in _COUNTERS and self._notes is not None and isinstance(node, Range):
@@ -468,7 +486,9 @@ class _Evaluator:
         inner_ms = np.arange(begin, last_ms + 1, step_ms, dtype=np.int64)
         if not len(inner_ms):
             return []
-        inner = _Evaluator(self._reader, inner_ms, self._lookback_s, step_ms / 1000.0, self._notes, query=self._query)
+        inner = _Evaluator(
+            self._reader, inner_ms, self._lookback_s, step_ms / 1000.0, self._notes, self._shared, query=self._query
+        )
         frame = inner.vector(node.expr)
         if not frame.labels:
             return []

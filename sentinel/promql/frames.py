@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -46,6 +47,22 @@ class Frame:
         return int(self.values.shape[1])
 
 
+@functools.lru_cache(maxsize=512)
+def all_true(rows: int) -> Mask:
+    """As many times True; shared, so it cannot be written to."""
+    made = np.ones(rows, dtype=bool)
+    made.flags.writeable = False
+    return made
+
+
+@functools.lru_cache(maxsize=512)
+def all_false(rows: int) -> Mask:
+    """As many times False; shared, so it cannot be written to."""
+    made = np.zeros(rows, dtype=bool)
+    made.flags.writeable = False
+    return made
+
+
 def empty(steps: int) -> Frame:
     """No rows."""
     none = np.zeros((0, steps), dtype=bool)
@@ -65,7 +82,7 @@ def _alone(labels: Labels) -> LabelSets:
 
 def with_values(frame: Frame, values: Floats, *, drop: bool = True) -> Frame:
     """The same rows with other values; by default their names go."""
-    drops = np.ones(len(frame.labels), dtype=bool) if drop else frame.drop
+    drops = all_true(len(frame.labels)) if drop else frame.drop
     return Frame(frame.labels, values, frame.present, frame.kept, drops)
 
 
@@ -118,9 +135,10 @@ def nameless(labels: LabelSets) -> LabelSets:
 
 def named(frame: Frame) -> LabelSets:
     """The label sets as they are shown: without names where those are to go."""
-    if not frame.drop.any():
+    dropping = int(np.count_nonzero(frame.drop))
+    if not dropping:
         return frame.labels
-    if frame.drop.all():
+    if dropping == len(frame.labels):
         return nameless(frame.labels)
     stripped = nameless(frame.labels)
     return memo(

@@ -16,6 +16,7 @@ from sentinel.promql.frames import (
     Groups,
     Ints,
     LabelSets,
+    all_true,
     counted,
     empty,
     group,
@@ -53,7 +54,7 @@ def with_scalar(expr: Binary, frame: Frame, scalar: Floats, *, scalar_left: bool
     """A vector and a number."""
     sides = (scalar, frame.values) if scalar_left else (frame.values, scalar)
     made = OPERATORS[expr.op](*sides)
-    gone = np.ones(len(frame.labels), dtype=bool)
+    gone = all_true(len(frame.labels))
     if expr.op not in COMPARISON:
         return Frame(frame.labels, made, frame.present, frame.kept, gone)
     if expr.returns_bool:

@@ -19,7 +19,8 @@ def total(windows: Windows) -> Floats:
     """Sums, compensated where plain addition might lose digits."""
     values = windows.filled(0.0)
     sums = np.asarray(values.sum(axis=2))
-    if values.shape[2] > 1:
+    # Terms of one sign cannot cancel, and then a plain sum is as good.
+    if values.shape[2] > 1 and not values.min(initial=0.0) >= 0:
         check = doubtful(sums, np.abs(values).sum(axis=2), values.shape[2])
         for row, step in np.argwhere(check):
             sums[row, step] = neumaier(_list(windows, int(row), int(step)))

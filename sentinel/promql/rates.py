@@ -33,7 +33,7 @@ def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Answe
         if fell.any():
             grown = grown + np.where(fell, values[:, :, :-1], 0.0).sum(axis=2)
     first_t = times[:, :, 0]
-    last_t = _last_time(windows)
+    last_t = windows.last_time()
     to_start = first_t - windows.begin
     to_end = windows.end - last_t
     sampled = last_t - first_t
@@ -52,13 +52,6 @@ def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Answe
     return grown * factor, enough
 
 
-def _last_time(windows: Windows) -> Floats:
-    if windows.full:
-        return windows.times[:, :, -1]
-    times = np.broadcast_to(windows.times, windows.values.shape)
-    return np.asarray(np.take_along_axis(times, np.clip(windows.count - 1, 0, None)[..., None], axis=2)[..., 0])
-
-
 def rate(windows: Windows) -> Answer:
     """Growth per second of a counter, resets mended, extrapolated to the ends of the window."""
     return _extrapolated(windows, counter=True, per_second=True)
@@ -75,10 +68,7 @@ def delta(windows: Windows) -> Answer:
 
 
 def _last_two(windows: Windows) -> tuple[Floats, Floats, Floats]:
-    before = windows.pick(windows.values, windows.count - 2)
-    times = np.broadcast_to(windows.times, windows.values.shape)
-    apart = windows.pick(times, windows.count - 1) - windows.pick(times, windows.count - 2)
-    return before, windows.last(), apart
+    return windows.last(1), windows.last(), windows.last_time() - windows.last_time(1)
 
 
 def irate(windows: Windows) -> Answer:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentinel.promql.frames import Frame, Ints, LabelSets, joined
+from sentinel.promql.frames import Frame, Ints, LabelSets, all_false, all_true, joined
 from sentinel.promql.series import Block, Floats, Mask
 
+_SMALL = 16_384
 MOST_CELLS = 2_000_000
 """Windows of many steps are gathered in pieces of about this many samples."""
 
@@ -22,41 +23,61 @@ def milliseconds(times: Floats) -> Ints:
 # -- instant selectors ----------------------------------------------------------------------------------------
 
 
-def newest(blocks: list[Block], at_ms: Ints, lookback_s: float | None) -> tuple[Frame, Floats]:
-    """Each series' newest sample at each step, and when those were taken (Unix seconds)."""
-    frames, stamps = [], []
+def newest(
+    blocks: list[Block], at_ms: Ints, lookback_s: float | None, *, stamped: bool = False
+) -> tuple[Frame, Floats | None]:
+    """Each series' newest sample at each step, and if asked for, when those were taken (Unix seconds)."""
+    frames: list[Frame] = []
+    stamps: list[Floats] = []
+    once = len(at_ms) == 1
     for block in blocks:
         if block.labels:
-            frame, when = _newest(block, at_ms, block.lookback_s if lookback_s is None else lookback_s)
+            lookback_ms = round((block.lookback_s if lookback_s is None else lookback_s) * 1000)
+            frame, when = (
+                _newest_once(block, int(at_ms[0]), lookback_ms, stamped=stamped)
+                if once
+                else _newest(block, at_ms, lookback_ms)
+            )
             frames.append(frame)
-            stamps.append(when)
+            if stamped:
+                assert when is not None
+                stamps.append(when)
     frame = joined(frames, len(at_ms))
-    return frame, np.concatenate(stamps) if stamps else np.zeros((0, len(at_ms)))
+    return frame, (np.concatenate(stamps) if stamps else np.zeros((0, len(at_ms)))) if stamped else None
 
 
-def _newest(block: Block, at_ms: Ints, lookback_s: float) -> tuple[Frame, Floats]:
+def _column(times: Floats, until_ms: int) -> int:
+    """How many of `times` are at most `until_ms`, when both are rounded to milliseconds."""
+    return int(times.searchsorted((until_ms + 0.5) / 1000.0))
+
+
+def _newest_once(block: Block, at_ms: int, lookback_ms: int, *, stamped: bool) -> tuple[Frame, Floats | None]:
+    rows = len(block.labels)
+    end = _column(block.times, at_ms)
+    begin = _column(block.times, at_ms - lookback_ms)
+    if begin >= end:
+        nothing = np.zeros((rows, 1), dtype=bool)
+        return Frame(block.labels, np.full((rows, 1), np.nan), nothing, nothing, all_false(rows)), np.zeros((rows, 1))
+    values, present = block.values[:, end - 1 : end], block.present[:, end - 1 : end]
+    stamps = np.full((rows, 1), block.times[end - 1]) if stamped else None
+    if not present.all():
+        # Those without a sample in the last column: look for their last sample or mark.
+        late = (~present[:, 0]).nonzero()[0]
+        marked = block.present[late, begin:end] | block.stale[late, begin:end]
+        column = end - 1 - marked[:, ::-1].argmax(axis=1)
+        values, present = values.copy(), present.copy()
+        values[late, 0] = block.values[late, column]
+        present[late, 0] = block.present[late, column]
+        if stamps is not None:
+            stamps[late, 0] = block.times[column]
+    return Frame(block.labels, values, present, present, all_false(rows)), stamps
+
+
+def _newest(block: Block, at_ms: Ints, lookback_ms: int) -> tuple[Frame, Floats]:
     rows, steps = len(block.labels), len(at_ms)
     times = milliseconds(block.times)
-    lookback_ms = round(lookback_s * 1000)
     ends = np.searchsorted(times, at_ms, side="right")
-    no_drop = np.zeros(rows, dtype=bool)
-    if steps == 1:
-        end = int(ends[0])
-        begin = int(np.searchsorted(times, at_ms[0] - lookback_ms, side="right"))
-        if begin >= end:
-            nothing = np.zeros((rows, 1), dtype=bool)
-            return Frame(block.labels, np.full((rows, 1), np.nan), nothing, nothing, no_drop), np.zeros((rows, 1))
-        values, present = block.values[:, end - 1], block.present[:, end - 1]
-        column: Ints | None = None
-        if not present.all():
-            marked = block.present[:, begin:end] | block.stale[:, begin:end]
-            column = end - 1 - np.argmax(marked[:, ::-1], axis=1)
-            every = np.arange(rows)
-            values, present = block.values[every, column], block.present[every, column]
-        present = present.reshape(-1, 1)
-        when = block.times[end - 1 : end] if column is None else block.times[column]
-        stamps = np.broadcast_to(when.reshape(-1, 1), (rows, 1))
-        return Frame(block.labels, values.reshape(-1, 1).copy(), present, present, no_drop), stamps
+    no_drop = all_false(rows)
     if len(times) == 0:
         nothing = np.zeros((rows, steps), dtype=bool)
         return Frame(block.labels, np.full((rows, steps), np.nan), nothing, nothing, no_drop), np.zeros((rows, steps))
@@ -130,17 +151,20 @@ class Windows:
         """The values with `with_` where there is no sample."""
         return self.values if self.full else np.where(self.valid, self.values, with_)
 
-    def last(self) -> Floats:
-        """float64[S, t]: the newest value; nonsense where `count` is 0."""
-        return self.pick(self.values, self.count - 1)
+    def last(self, back: int = 0) -> Floats:
+        """float64[S, t]: the newest value, or one `back` before it; nonsense where there are too few."""
+        if self.full:
+            return self.values[:, :, -1 - min(back, self.values.shape[2] - 1)]
+        return self.pick(self.values, self.count - 1 - back)
+
+    def last_time(self, back: int = 0) -> Floats:
+        """float64[S or 1, t]: when that was taken."""
+        if self.full:
+            return self.times[:, :, -1 - min(back, self.times.shape[2] - 1)]
+        return self.pick(np.broadcast_to(self.times, self.values.shape), self.count - 1 - back)
 
     def pick(self, array: Floats, index: Ints) -> Floats:
         """`array` at `index` along the windows, clipped to what is there."""
-        if self.full and array.shape[2]:
-            # The same place in every window: no gather needed.
-            place = int(index.flat[0]) if index.size else 0
-            if not index.size or (index == place).all():
-                return array[:, :, max(0, place)]
         picked = np.take_along_axis(array, np.clip(index, 0, None)[..., None], axis=2)
         return np.asarray(picked[..., 0])
 
@@ -154,6 +178,10 @@ def through_windows(
 ) -> Frame:
     """`kernel` over every series and step."""
     rows, steps = len(samples.labels), len(at_ms)
+    drop = samples.drop if keeps_name else all_true(rows)
+    if steps == 1 and samples.masked is None:
+        values, kept = _once(samples, kernel, at_ms, end_ms, range_ms)
+        return Frame(samples.labels, values, kept, kept, drop)
     values = np.full((rows, steps), np.nan)
     kept = np.zeros((rows, steps), dtype=bool)
     firsts = np.searchsorted(samples.times, end_ms - range_ms, side="right")
@@ -169,8 +197,59 @@ def through_windows(
     if samples.masked is not None and len(samples.times):
         seen = np.concatenate([np.zeros((rows, 1), np.int64), np.cumsum(samples.masked, axis=1)], axis=1)
         present = kept | (seen[:, lasts] > seen[:, firsts])
-    drop = samples.drop if keeps_name else np.ones(rows, dtype=bool)
     return Frame(samples.labels, values, present, kept, drop)
+
+
+def _once(samples: Samples, kernel: Kernel, at_ms: Ints, end_ms: Ints, range_ms: int) -> tuple[Floats, Mask]:
+    """One step. Series with gaps are treated apart, so that the others keep the short way."""
+    rows = len(samples.labels)
+    until = int(end_ms[0])
+    first = int(samples.times.searchsorted(until - range_ms, side="right"))
+    last = int(samples.times.searchsorted(until, side="right"))
+    if first >= last or not rows:
+        return np.full((rows, 1), np.nan), np.zeros((rows, 1), dtype=bool)
+    here = slice(first, last)
+    values, present = samples.values[:, here], samples.present[:, here]
+    times = samples.times[here]
+    complete = present.all(axis=1)
+    if complete.all():
+        return kernel(_full(values, times, at_ms, end_ms, range_ms))
+    gappy = (~complete).nonzero()[0]
+    if values.size <= _SMALL:
+        windows = _ragged(values, present, gappy, times, at_ms, end_ms, range_ms)
+        found, there = kernel(windows)
+        return found, there & (windows.count > 0)
+    made, kept = np.full((rows, 1), np.nan), np.zeros((rows, 1), dtype=bool)
+    whole = complete.nonzero()[0]
+    if len(whole):
+        made[whole], kept[whole] = kernel(_full(values[whole], times, at_ms, end_ms, range_ms))
+    windows = _ragged(values[gappy], present[gappy], np.arange(len(gappy)), times, at_ms, end_ms, range_ms)
+    found, there = kernel(windows)
+    made[gappy], kept[gappy] = found, there & (windows.count > 0)
+    return made, kept
+
+
+def _ragged(
+    values: Floats, present: Mask, gappy: Ints, times: Ints, at_ms: Ints, end_ms: Ints, range_ms: int
+) -> Windows:
+    """One step, with the samples of the `gappy` rows moved together."""
+    relative = (times - at_ms[0]) / 1000.0
+    order = np.argsort(~present[gappy], axis=1, kind="stable")
+    moved, moments = values.copy(), np.repeat(relative[None], len(values), axis=0)
+    moved[gappy] = values[gappy[:, None], order]
+    moments[gappy] = relative[order]
+    count = present.sum(axis=1).reshape(-1, 1)
+    end, range_s = (end_ms - at_ms) / 1000.0, range_ms / 1000.0
+    return Windows(
+        moved[:, None], moments[:, None], count, False, at_ms / 1000.0, end - range_s, end, range_s, slice(0, 1)
+    )
+
+
+def _full(values: Floats, times: Ints, at_ms: Ints, end_ms: Ints, range_ms: int) -> Windows:
+    count = np.full((values.shape[0], 1), values.shape[1], dtype=np.int64)
+    relative = ((times - at_ms[0]) / 1000.0)[None, None]
+    end, range_s = (end_ms - at_ms) / 1000.0, range_ms / 1000.0
+    return Windows(values[:, None], relative, count, True, at_ms / 1000.0, end - range_s, end, range_s, slice(0, 1))
 
 
 def _pieces(rows: int, firsts: Ints, lasts: Ints) -> Iterator[slice]:
@@ -184,32 +263,32 @@ def _pieces(rows: int, firsts: Ints, lasts: Ints) -> Iterator[slice]:
 def _gather(
     samples: Samples, firsts: Ints, lasts: Ints, at_ms: Ints, end_ms: Ints, range_ms: int, piece: slice
 ) -> Windows:
-    steps = len(firsts)
     widths = lasts - firsts
     width = int(widths.max())
-    if steps == 1:
-        here = slice(int(firsts[0]), int(lasts[0]))
-        values = samples.values[:, None, here]
-        present = samples.present[:, None, here]
-        times = samples.times[None, None, here]
-        even = True
-    else:
-        index = firsts[:, None] + np.arange(width)
-        even = bool((widths == width).all())
-        if not even:
-            np.minimum(index, len(samples.times) - 1, out=index)
-        values = samples.values[:, index]
-        present = samples.present[:, index]
-        times = samples.times[index][None]
-        if not even:
-            present &= np.arange(width) < widths[:, None]
+    index = firsts[:, None] + np.arange(width)
+    even = bool((widths == width).all())
+    if not even:
+        np.minimum(index, len(samples.times) - 1, out=index)
+    values = samples.values[:, index]
+    present = samples.present[:, index]
+    times = samples.times[index][None]
+    if not even:
+        present &= np.arange(width) < widths[:, None]
+    return _packed(values, present, times, at_ms, end_ms, range_ms, piece)
+
+
+def _packed(
+    values: Floats, present: Mask, times: Ints, at_ms: Ints, end_ms: Ints, range_ms: int, piece: slice
+) -> Windows:
+    """Windows whose samples are moved to the left where there are gaps between them."""
+    width = values.shape[2]
     relative = (times - at_ms[:, None]) / 1000.0
-    if even and present.all():
+    if present.all():
         count = np.full(values.shape[:2], width, dtype=np.int64)
         full = True
     else:
         count = present.sum(axis=2)
-        full = bool((count == width).all())
+        full = False
         if not (present == (np.arange(width) < count[..., None])).all():
             order = np.argsort(~present, axis=2, kind="stable")
             values = np.take_along_axis(values, order, axis=2)

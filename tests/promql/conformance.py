@@ -22,16 +22,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # so that it runs from anywhere, without being installed
 
-from sentinel.errors import SentinelError  # noqa: E402 - behind the line above
-from sentinel.model.labels import METRIC_NAME, Labels  # noqa: E402
-from sentinel.promql import EvaluationError, Expr, PromQLError, evaluate, evaluate_range, parse, walk  # noqa: E402
-from sentinel.promql.errors import Refused, position  # noqa: E402
-from sentinel.promql.notes import Note  # noqa: E402
-from sentinel.promql.regex import matches  # noqa: E402
-from sentinel.promql.series import Matrix, Scalar, Text, Vector  # noqa: E402
-from sentinel.promql.tree import Aggregate, Binary, Call, Paren, Range, Selector, Subquery, Unary  # noqa: E402
-from tests.promql import language  # noqa: E402
-from tests.promql.memory import STALE, MemoryReader  # noqa: E402
+from sentinel.errors import SentinelError
+from sentinel.model.labels import METRIC_NAME, Labels
+from sentinel.promql import EvaluationError, Expr, PromQLError, evaluate, evaluate_range, parse, walk
+from sentinel.promql.errors import Refused, position
+from sentinel.promql.notes import Note
+from sentinel.promql.regex import matches
+from sentinel.promql.series import Matrix, Scalar, Text, Vector
+from sentinel.promql.tree import Aggregate, Binary, Call, Paren, Range, Selector, Subquery, Unary
+from tests.promql import language
+from tests.promql.memory import STALE, MemoryReader
 
 LOOKBACK_S = 300.0
 _UNSAFE_WITH_AT = frozenset(
