@@ -17,6 +17,7 @@ from sentinel.system.processes import PROC
 
 _INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 _REST_AFTER_HANG_S = 30.0
+_LIBRARIES = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,8 @@ class DriverGpus:
 
     Args:
         deadline_s: For one reading.
-        env: The child's environment; None for ours.
+        env: The child's environment; None for ours, with the directories in which some
+            machines keep the driver's library.
         monotonic: For the rest after a hang.
         proc: Where /proc is.
     """
@@ -136,7 +138,10 @@ class DriverGpus:
         proc: str = PROC,
     ) -> None:
         self._child = Child(
-            python("sentinel.collectors.gpu_child"), name="the NVIDIA driver", deadline_s=deadline_s, env=env
+            python("sentinel.collectors.gpu_child"),
+            name="the NVIDIA driver",
+            deadline_s=deadline_s,
+            env=_with_libraries(os.environ) if env is None else env,
         )
         self._monotonic = monotonic
         self._not_before = float("-inf")
@@ -211,6 +216,12 @@ class SimulatedGpus:
 
 def _told(board: dict[str, Any]) -> dict[str, Any]:
     return {**board, "gpu": str(board["gpu"])}
+
+
+def _with_libraries(environ: Mapping[str, str]) -> dict[str, str]:
+    """WSL, GKE and NixOS keep libnvidia-ml.so.1 where the loader does not look by itself."""
+    places = [environ.get("LD_LIBRARY_PATH", ""), *(place for place in _LIBRARIES if os.path.isdir(place))]
+    return {**environ, "LD_LIBRARY_PATH": ":".join(place for place in places if place)}
 
 
 def _in_initial_pid_namespace(proc: str) -> bool:

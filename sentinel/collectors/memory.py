@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sentinel.model.jobs import ProcessId
 from sentinel.system.cgroups import Cgroups
 from sentinel.system.processes import PAGE_BYTES, PROC, Stat, proportional_bytes, read_small
 
@@ -106,17 +108,56 @@ class GroupLimits:
                 found.add(group)
         return found
 
-    def oom_kills(self, members: Sequence[Stat]) -> int | None:
-        """Processes that the kernel killed in the members' own groups, together."""
-        counts = [self._cgroups.oom_kills(group) for group in self.groups(members)]
-        known = [count for count in counts if count is not None]
-        return sum(known) if known else None
-
     def _limited(self, group: str) -> list[tuple[str, int]]:
         if group not in self._limits:
             pairs = ((ancestor, self._cgroups.limit(ancestor)) for ancestor in self._cgroups.ancestors(group))
             self._limits[group] = [(ancestor, limit) for ancestor, limit in pairs if limit is not None]
         return self._limits[group]
+
+
+class OomKills:
+    """Processes that the kernel killed in the control groups of one tree, since it was first seen.
+
+    A group may be the container's, with kills in its past that were none of this
+    job's, and a tree may move to another group; so only what is added counts. The
+    groups of a tree that is gone are asked on: its end may be what is to be told.
+
+    Args:
+        cgroups: Tells the counts.
+        base: Where to go on from, after a restart of sentinel.
+    """
+
+    def __init__(self, cgroups: Cgroups, base: float = 0.0) -> None:
+        self._cgroups = cgroups
+        self._total = base
+        self._begun = base
+        self._root: ProcessId | None = None
+        self._counts: dict[str, int | None] = {}
+        self._lock = threading.Lock()
+
+    def update(self, root: ProcessId, groups: set[str]) -> float | None:
+        """The count now; None where no group tells."""
+        with self._lock:
+            if groups and groups != self._counts.keys():
+                self._counts = {group: self._counts.get(group, self._cgroups.oom_kills(group)) for group in groups}
+            self._look()
+            if root != self._root:
+                self._root, self._begun = root, self._total
+            return self._total if any(count is not None for count in self._counts.values()) else None
+
+    def of_attempt(self) -> float | None:
+        """The count of the present attempt, asked now. Safe to call from any thread."""
+        with self._lock:
+            self._look()
+            told = any(count is not None for count in self._counts.values())
+            return self._total - self._begun if told else None
+
+    def _look(self) -> None:
+        for group, before in self._counts.items():
+            now = self._cgroups.oom_kills(group)
+            if now is not None:
+                self._total += max(0, now - (now if before is None else before))
+                self._counts[group] = now
 
 
 class Budget:

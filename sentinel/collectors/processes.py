@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sentinel.collectors.coverage import Coverage, row
-from sentinel.collectors.memory import Budget, Constraint, GroupLimits, HostMemory, SharedMemory, tightest
+from sentinel.collectors.memory import Budget, Constraint, GroupLimits, HostMemory, OomKills, SharedMemory, tightest
 from sentinel.collectors.monotone import TreeCounter
 from sentinel.collectors.ports import Facts, Targets, no_facts
 from sentinel.collectors.trees import Trees
@@ -61,7 +61,8 @@ class JobCollector:
         self._trees = trees
         self._facts = facts
         self._proc = proc
-        self._groups = GroupLimits(Cgroups(proc) if cgroups is None else cgroups)
+        self._cgroups = Cgroups(proc) if cgroups is None else cgroups
+        self._groups = GroupLimits(self._cgroups)
         self._host = HostMemory(proc)
         self._budget = Budget()
         self._accounts: dict[str, _Accounts] = {}
@@ -75,6 +76,15 @@ class JobCollector:
     def restore(self, job_id: str, metric: str, value: float) -> None:
         """Let a counter of a job go on from `value`, where the store left it."""
         self._bases.setdefault(job_id, {})[metric] = value
+
+    def oom_kills(self, job_id: str) -> float | None:
+        """Processes that the kernel killed in the groups of a living job during its present attempt.
+
+        Asked now, and from any thread: at a job's end the last pass is older than
+        what killed it. None where it cannot be known.
+        """
+        accounts = self._accounts.get(job_id)
+        return accounts.kills.of_attempt() if accounts else None
 
     def collect(self, at: float) -> Sequence[Batch]:
         """All jobs."""
@@ -118,13 +128,15 @@ class JobCollector:
             values["job_runtime_seconds"] = max(0.0, at - job.attempt_started)
         if job.root is not None:
             if job.id not in self._accounts:
-                self._accounts[job.id] = _Accounts(self._bases.get(job.id, {}), self._budget, self._proc)
+                self._accounts[job.id] = _Accounts(self._bases.get(job.id, {}), self._budget, self._cgroups, self._proc)
             values |= self._accounts[job.id].read(at, members)
-            values |= self._memory(job, at, members, host)
+            living = [stat for stat in members if stat.alive]
+            kills = self._accounts[job.id].kills.update(job.root, self._groups.groups(living))
+            values["job_cgroup_oom_kills_total"] = kills
+            values |= self._memory(job, at, living, host)
         return row(JOB, values)
 
-    def _memory(self, job: Job, at: float, members: list[Stat], host: Constraint | None) -> dict[str, float | None]:
-        living = [stat for stat in members if stat.alive]
+    def _memory(self, job: Job, at: float, living: list[Stat], host: Constraint | None) -> dict[str, float | None]:
         if not living:
             return {}
         constraints = self._groups.constraints(living)
@@ -133,19 +145,20 @@ class JobCollector:
             constraints.insert(0, Constraint("declared", float(held), float(job.spec.memory_limit_bytes)))
         if host is not None:
             constraints.append(host)
-        kills = self._groups.oom_kills(living)
-        values: dict[str, float | None] = {"job_cgroup_oom_kills_total": None if kills is None else float(kills)}
-        if (least := tightest(constraints)) is not None:
-            values["job_memory_used_bytes"] = least.used_bytes
-            values["job_memory_limit_bytes"] = least.limit_bytes
-            values["job_memory_headroom_bytes"] = least.headroom_bytes
-        return values
+        if (least := tightest(constraints)) is None:
+            return {}
+        return {
+            "job_memory_used_bytes": least.used_bytes,
+            "job_memory_limit_bytes": least.limit_bytes,
+            "job_memory_headroom_bytes": least.headroom_bytes,
+        }
 
 
 class _Accounts:
     """What must be remembered of one job from pass to pass."""
 
-    def __init__(self, bases: dict[str, float], budget: Budget, proc: str) -> None:
+    def __init__(self, bases: dict[str, float], budget: Budget, cgroups: Cgroups, proc: str) -> None:
+        self.kills = OomKills(cgroups, bases.get("job_cgroup_oom_kills_total", 0.0))
         self.shared = SharedMemory(lambda pid: proportional_bytes(pid, proc), budget)
         self._proc = proc
         self._cpu = TreeCounter(bases.get("job_cpu_seconds_total", 0.0) * TICKS_PER_SECOND)

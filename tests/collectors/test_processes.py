@@ -18,6 +18,7 @@ from sentinel.collectors.memory import (
     Constraint,
     GroupLimits,
     HostMemory,
+    OomKills,
     SharedMemory,
     memory_fields,
     tightest,
@@ -26,7 +27,7 @@ from sentinel.collectors.monotone import TreeCounter
 from sentinel.collectors.processes import JobCollector
 from sentinel.collectors.trees import Trees
 from sentinel.model.families import JOB
-from sentinel.model.jobs import Job, JobState
+from sentinel.model.jobs import Job, JobState, ProcessId
 from sentinel.model.series import Batch
 from sentinel.system.cgroups import Cgroups
 from sentinel.system.processes import PAGE_BYTES, Stat, read_stat
@@ -144,8 +145,10 @@ def test_a_real_control_group_kills_before_the_host_is_full(group: str, start: S
     assert seen["job_cgroup_oom_kills_total"] == 0
     tell(child, "200")
     child.wait(10)
-    assert Cgroups().oom_kills(group) == 1
-    assert looking.look()["job_up"] == 0
+    assert looking.collector.oom_kills(job.id) == 1, "told before the next pass"
+    after = looking.look()
+    assert after["job_up"] == 0
+    assert after["job_cgroup_oom_kills_total"] == 1
 
 
 def test_processor_time_of_the_dead_counts_and_never_goes_back(start: Start) -> None:
@@ -403,7 +406,16 @@ def test_jobs_in_the_daemons_own_container_share_its_limit(tmp_path: Path) -> No
     limits = GroupLimits(Cgroups(str(proc), str(tmp_path)))
     limits.begin(100.0)
     assert limits.constraints([stat(7, 1), stat(8, 1)]) == [Constraint("cgroup", 600.0, 1000.0)]
-    assert limits.oom_kills([stat(7, 1), stat(8, 1)]) == 1
+    assert limits.groups([stat(7, 1), stat(8, 1)]) == {str(at)}
+    kills = OomKills(Cgroups(str(proc), str(tmp_path)))
+    root = ProcessId(7, 100, "boot")
+    assert kills.update(root, {str(at)}) == 0, "the kill of before is none of theirs"
+    (at / "memory.events").write_text("oom 3\noom_kill 3\n")
+    assert kills.of_attempt() == 2
+    assert kills.update(root, set()) == 2, "the tree is gone, its group still tells"
+    assert kills.update(ProcessId(9, 200, "boot"), {str(at)}) == 2
+    assert kills.of_attempt() == 0, "the next attempt"
+    assert kills.update(ProcessId(9, 200, "boot"), {str(tmp_path)}) is None, "a group that tells nothing"
     (at / "memory.current").write_text("800")
     assert limits.constraints([stat(8, 1)]) == [Constraint("cgroup", 600.0, 1000.0)]
     limits.begin(102.0)
