@@ -96,9 +96,13 @@ class Database:
         if self.wal.exists() and not self.path.exists():
             self._move_aside(self.wal, reason="its database file is missing")
         for _ in range(3):
+            existed = self.path.exists()
             try:
                 connection = self._connected()
             except Exception as error:
+                if not existed:  # half of a new file is no damage to tell of
+                    self.path.unlink(missing_ok=True)
+                    self.wal.unlink(missing_ok=True)
                 self._on_open_error(error)
                 continue
             with self._changed:
