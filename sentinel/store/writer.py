@@ -17,7 +17,7 @@ from sentinel.store.ports import Publish
 from sentinel.store.retention import Retention
 from sentinel.store.settings import Settings
 
-_MANY_ROWS = 256
+_MANY_ROWS = 2048
 """A table with so many new rows is written at the next turn."""
 
 Item = Batch | Event | tuple[str, float, Mapping[str, object]]
