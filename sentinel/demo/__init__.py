@@ -1,1 +1,1 @@
-"""A night in forty seconds, with real child processes."""
+"""A bad night in forty seconds: real processes, a real daemon, simulated GPUs."""
