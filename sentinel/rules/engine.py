@@ -156,7 +156,7 @@ class Engine:
         return Round(group, at, tuple(transitions), tuple(batches), faults, seconds)
 
     def _rule(self, state: RuleState, group: Group, at: float) -> tuple[list[Transition], list[Batch]]:
-        from sentinel.promql import evaluate
+        from sentinel.promql.evaluation import evaluate
 
         rule = state.rule
         begun = time.perf_counter()
@@ -186,7 +186,8 @@ class Engine:
         return changes, batches
 
     def _facts(self, labels: Labels, value: float, at: float, reader: SeriesReader) -> Facts:
-        from sentinel.promql import evaluate, parse
+        from sentinel.promql.evaluation import evaluate
+        from sentinel.promql.parser import parse
         from sentinel.promql.series import Scalar, Vector
 
         def query(text: str) -> list[tuple[Mapping[str, str], float]]:

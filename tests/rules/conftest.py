@@ -1,15 +1,28 @@
-"""Debian's promtool as a second opinion, where it is installed."""
+"""Debian's promtool as a second opinion, and nights told in numbers."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from sentinel.clock import ManualClock
+from sentinel.model.alerts import AlertState, Transition
+from sentinel.model.series import Entity, Family
+from sentinel.rules.engine import Engine
+from sentinel.rules.loader import load
+from sentinel.store.window import Window
+
+PACK = Path(__file__).resolve().parents[2] / "rules"
+
 Promtool = Callable[..., "subprocess.CompletedProcess[str]"]
+
+Readings = Mapping[tuple[Family, Entity], Mapping[str, float]]
+"""What collectors measure at one moment: values by metric, of each entity of a family."""
 
 
 @pytest.fixture
@@ -25,3 +38,55 @@ def promtool(tmp_path: Path) -> Promtool:
         )
 
     return run
+
+
+@dataclass
+class Night:
+    """A real window and a real engine with shipped rules; collectors are a function of time.
+
+    Attributes:
+        files: Of the shipped pack.
+        tick: Seconds between two passes of the collectors.
+        late: Seconds from a pass to the next evaluation: clocks are not aligned in life.
+    """
+
+    files: Sequence[str]
+    tick: float = 2.0
+    late: float = 0.5
+    start: float = 1_800_000_000.0
+    changes: list[Transition] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clock = ManualClock(self.start - self.tick)
+        self.window = Window(tick_s=self.tick)
+        rules = load([PACK / name for name in self.files])
+        self.engine = Engine(self.window, rules, clock=self.clock, append=self.window.append)
+        for family, seconds in self.engine.paces().items():
+            self.window.set_tick(family, seconds)
+
+    def live(self, world: Callable[[float], Readings], seconds: float) -> list[tuple[str, str, float]]:
+        """Let time pass; returns rule, state and time of what fired and resolved."""
+        begun = len(self.changes)
+        for step in range(int(seconds / self.tick) + 1):
+            now = step * self.tick
+            self.clock.advance(self.start + now - self.clock.now())
+            for (family, entity), values in world(now).items():
+                row = tuple(values.get(metric.name) for metric in family.metrics)
+                self.window.append(family.batch(self.start + now, {entity: row}))
+            self.clock.advance(self.late)
+            for group in self.engine.due(self.clock.monotonic()):
+                done = self.engine.evaluate(group, self.clock.now())
+                assert done.faults == ()
+                self.changes += done.transitions
+        self.start += seconds + self.tick
+        return [
+            (change.alert.rule, change.alert.state.value, round(change.at - (self.start - seconds - self.tick), 3))
+            for change in self.changes[begun:]
+            if change.alert.state in (AlertState.FIRING, AlertState.RESOLVED)
+        ]
+
+
+@pytest.fixture
+def night() -> type[Night]:
+    """Makes nights."""
+    return Night
