@@ -39,6 +39,8 @@ def banner(
     ]
     if trouble:
         lines.append(_line(False, "daemon", f"none, so nothing is measured or asked: {trouble}", colours))
+    elif met.facts.get("mode") == "observe":
+        lines.append(_line(False, "acts", "no, the daemon only says what it would do: mode: act", colours))
     elif spec.dry_run:
         lines.append(_line(False, "acts", "no, it only says what it would do: leave --dry-run out", colours))
     return "\n".join(lines) + "\n"
@@ -79,7 +81,7 @@ def _requests(spec: JobSpec) -> tuple[bool, str]:
     missing = [kind for kind in _ASKABLE if spec.channel(kind) is None]
     options = " ".join(f"--on-{kind.value} signal:USR{1 + _ASKABLE.index(kind)}" for kind in missing)
     if not have:
-        return False, f"nothing, so it cannot be saved in time: {options}"
+        return False, f"nothing: {options}"
     if missing:
         return True, f"{', '.join(have)}; not to {' or '.join(kind.value for kind in missing)}: {options}"
     return True, ", ".join(have)
@@ -87,8 +89,8 @@ def _requests(spec: JobSpec) -> tuple[bool, str]:
 
 def _memory(spec: JobSpec) -> tuple[bool, str]:
     if spec.memory_limit_bytes is not None:
-        return True, f"foreseen against {format_bytes(spec.memory_limit_bytes)}"
-    return True, "foreseen against the limit of its cgroup or of the machine; a tighter one: --memory-limit SIZE"
+        return True, f"against {format_bytes(spec.memory_limit_bytes)}"
+    return True, "against its cgroup or the machine; tighter: --memory-limit SIZE"
 
 
 def _told(spec: JobSpec, met: Registration) -> tuple[bool, str]:

@@ -56,6 +56,7 @@ class Control:
         self._hand_of = hand_of
         self._settings = settings or Settings()
         self._clock = clock or SystemClock()
+        self._endings: set[asyncio.Future[Delivery]] = set()
 
     async def deliver(self, job: Job, request: Request) -> Delivery:
         """Hand one request to one job; never raises for what the job or the machine did."""
@@ -163,16 +164,23 @@ class Control:
         sent = signals.control([self._forest.identity(living[pid]) for pid in chosen], signal.SIGTERM)
         if any(stat.state in _STOPPED for stat in living.values()):  # a paused process cannot hear it
             signals.control([self._forest.identity(stat) for stat in living.values()], signal.SIGCONT)
+        # Whoever asked may stop waiting; the grace and what follows it go on.
+        ending = asyncio.ensure_future(self._see_to_the_end(job, sent.pids))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        return await asyncio.shield(ending)
+
+    async def _see_to_the_end(self, job: Job, told: tuple[int, ...]) -> Delivery:
         began = time.monotonic()
         while (waited := time.monotonic() - began) < self._settings.stop_grace_s:
             if not await asyncio.to_thread(self._living, job):
-                return Delivery(Outcome.DONE, f"ended {format_duration(waited)} after TERM", sent.pids)
+                return Delivery(Outcome.DONE, f"ended {format_duration(waited)} after TERM", told)
             await asyncio.sleep(_LOOK_S)
         killed = await asyncio.to_thread(self._to_whole_tree, job, signal.SIGKILL, lambda stat: stat.alive)
         return Delivery(
             Outcome.DONE,
             f"did not end within {format_duration(self._settings.stop_grace_s)} of TERM; {_count(len(killed))} killed",
-            (*sent.pids, *(pid for pid in killed if pid not in sent.pids)),
+            (*told, *(pid for pid in killed if pid not in told)),
         )
 
     def _living(self, job: Job) -> list[Stat]:

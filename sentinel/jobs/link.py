@@ -21,6 +21,7 @@ from sentinel.system import handover
 
 PROTOCOL = 1
 _ANSWER_S = 10.0
+_BAD_REQUEST = 400
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 _STRANGER_S = 1.0
@@ -138,7 +139,7 @@ class Link:
         try:
             return self._greet(start=self._start, quiet=self._spec.quiet)
         except SentinelError as fault:
-            if isinstance(fault, ApiError) and 400 <= fault.status < 500:
+            if isinstance(fault, ApiError) and fault.status == _BAD_REQUEST:
                 raise
             self.trouble = fault.message
             return None

@@ -116,7 +116,10 @@ class Supervisor:
         )
         if not self._spec.quiet:
             colours = os.isatty(2) and "NO_COLOR" not in self._environ
-            self._voice.write(banner(self._spec, met, self._streams.logs, trouble=self._link.trouble, colours=colours))
+            home, trouble = self._environ.get("HOME", ""), self._link.trouble
+            self._voice.write(
+                banner(self._spec, met, self._streams.logs, trouble=trouble, colours=colours, home=home)
+            )
         elif self._link.trouble:
             self._voice.say(f"the job goes on without a daemon: {self._link.trouble}")
         if not self._streams.own_session:

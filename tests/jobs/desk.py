@@ -55,7 +55,9 @@ class OnTerminal:
         self._name = os.ttyname(slave)
         # The child takes the terminal, as a login does, and lets the command be a process group within.
         shell = [sys.executable, "-c", _LEADER, self._name, *argv]
-        self.leader = subprocess.Popen(shell, env=environ, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, start_new_session=True)
+        self.leader = subprocess.Popen(
+            shell, env=environ, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, start_new_session=True
+        )
         os.close(slave)
 
     def resize(self, rows: int, columns: int) -> None:
@@ -170,8 +172,8 @@ class Desk:
 
     def run(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
         """A job from its start to its end."""
-        more = {"capture_output": True, "text": True, "timeout": 30, "check": False, **more}
-        return subprocess.run(self.command(*args), env=self.environ, cwd=self.root, **more)
+        more = {"capture_output": True, "text": True, "timeout": 30, **more}
+        return subprocess.run(self.command(*args), env=self.environ, cwd=self.root, check=False, **more)
 
     def begin(self, *args: str, **more: Any) -> subprocess.Popen[Any]:
         """A job, left running."""

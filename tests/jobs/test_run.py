@@ -61,7 +61,10 @@ def test_where_both_are_one_pipe_the_order_is_kept(desk: Desk) -> None:
 
 
 def test_the_job_writes_into_its_log_itself_and_python_does_not_buffer(served: Desk) -> None:
-    program = served.script("train.py", "import os, time; print('here'); open('fd','w').write(os.readlink('/proc/self/fd/1')); time.sleep(60)")
+    program = served.script(
+        "train.py",
+        "import os, time; print('here'); open('fd','w').write(os.readlink('/proc/self/fd/1')); time.sleep(60)",
+    )
     served.begin("--", "python3", program)
 
     log = Path(until(lambda: served.read("fd")))
@@ -77,7 +80,9 @@ def test_much_output_arrives_whole_through_a_slow_pipe(desk: Desk) -> None:
 
 
 def test_a_job_outlives_the_reader_of_its_output(desk: Desk) -> None:
-    job = desk.begin("--quiet", "--", "sh", "-c", "for i in $(seq 30); do echo $i; sleep 0.02; done; echo through > done")
+    job = desk.begin(
+        "--quiet", "--", "sh", "-c", "for i in $(seq 30); do echo $i; sleep 0.02; done; echo through > done"
+    )
     assert job.stdout is not None
     job.stdout.readline()
     job.stdout.close()
@@ -126,7 +131,9 @@ def test_the_job_learns_who_it_is_and_nothing_else_is_touched(served: Desk) -> N
 
     environ = dict(pair.split("=", 1) for pair in done.stdout.rstrip("\0").split("\0"))
     job = served.job("llama")
-    assert {key: environ.pop(key) for key in list(environ) if key.startswith("SENTINEL_") and key != "SENTINEL_STATE_DIR"} == {
+    assert {
+        key: environ.pop(key) for key in list(environ) if key.startswith("SENTINEL_") and key != "SENTINEL_STATE_DIR"
+    } == {
         "SENTINEL_JOB_ID": job["id"],
         "SENTINEL_JOB_NAME": "llama",
         "SENTINEL_SOCKET": str(served.socket),
@@ -310,7 +317,9 @@ def _state(pid: int) -> str:
 
 
 def _status(pid: int, key: str) -> str:
-    return next(line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(key))
+    return next(
+        line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(key)
+    )
 
 
 def _ignore_hup() -> None:
