@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from sentinel.collectors.standard import standard
 from sentinel.daemon.adoption import Adopter
 from sentinel.daemon.bookkeeping import Books
 from sentinel.daemon.core import About, DaemonCore, Rooms
-from sentinel.daemon.house import House
+from sentinel.daemon.house import EVENT, House, journals
 from sentinel.daemon.hub import Hub
 from sentinel.daemon.jobcontrol import Jobs
 from sentinel.daemon.mail import Mail
@@ -41,7 +42,10 @@ from sentinel.logs.classify import Classifier
 from sentinel.logs.masking import clean, mask
 from sentinel.logs.patterns import load as load_patterns
 from sentinel.model.alerts import Alert
+from sentinel.model.events import Event
 from sentinel.model.jobs import Job, JobSpec, ProcessId
+from sentinel.model.journal import JournalUnavailable
+from sentinel.model.wire import encode
 from sentinel.notify.courier import AppriseCourier
 from sentinel.notify.notifier import Notifier
 from sentinel.paths import shipped
@@ -90,8 +94,15 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
     mail = Mail()
     window = Window(settings.store.window_s, settings.store.window_columns, tick_s=settings.sampling.interval_s)
     store = Store.open(place.state, settings.store, clock, mail.publish)
-    hub = Hub(store.put_event)
     journal = JournalFile(place.state / "journal.jsonl", clock)
+
+    def keep(happened: Event) -> None:
+        store.put_event(happened)
+        if journals(happened):
+            with contextlib.suppress(JournalUnavailable):  # whoever caused it has said so
+                journal.append(EVENT, encode(happened))
+
+    hub = Hub(keep)
 
     # Jobs
     handover_path = place.socket.with_name("handover.sock")

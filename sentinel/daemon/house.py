@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from sentinel.daemon.mail import Mail
 from sentinel.daemon.pipeline import Pipeline
 from sentinel.daemon.rulebook import Rulebook
 from sentinel.daemon.storms import LogStorms
+from sentinel.errors import SentinelError
 from sentinel.exporters.prometheus import exposition
 from sentinel.jobs.handover import Handover
 from sentinel.model.alerts import Alert, AlertState, Reason, Transition
@@ -30,7 +32,7 @@ from sentinel.model.families import HOST, JOB, LOG
 from sentinel.model.jobs import Job, JobState
 from sentinel.model.logs import LogEvent
 from sentinel.model.series import COUNTER, Batch
-from sentinel.model.wire import encode
+from sentinel.model.wire import WireError, decode, encode
 from sentinel.rules.ruleset import RuleSet
 from sentinel.server.app import Server, serve
 from sentinel.server.listen import Listener
@@ -46,6 +48,8 @@ LOOK_AT_LOGS_S = 0.2
 RESTORE_WITHIN_S = 7 * 86400.0
 _MEMORY = tuple(metric.name for metric in JOB.metrics if metric.name.startswith("job_memory"))
 _BOOKS_EVERY_S = 2.0
+EVENT = "event"
+_EVENTS_KEPT_S = 600.0
 
 
 class House:
@@ -106,9 +110,9 @@ class House:
     async def begin(self) -> None:
         """Remember, look, listen, measure: in this order."""
         rooms, now = self.rooms, self.clock.now()
-        self._remember()
+        written = self._remember()
         rooms.store.refill(rooms.window, now - self.settings.store.window_s)
-        rooms.hub.refill(await asyncio.to_thread(self._last_events, now))
+        rooms.hub.refill(await asyncio.to_thread(self._last_events, now, written))
         self._restore_counters(now)
         rooms.hub.on(self._on_event)
         self._mail.open(
@@ -343,8 +347,9 @@ class House:
 
     # Over a restart
 
-    def _remember(self) -> None:
-        rooms = self.rooms
+    def _remember(self) -> list[Event]:
+        """Replay the journal into the rooms; the events in it."""
+        rooms, written = self.rooms, list[Event]()
         folding = (
             rooms.register.fold,
             rooms.engine.fold,
@@ -353,11 +358,16 @@ class House:
             rooms.silences.fold,
         )
         for record in self._journal.replay():
+            if record.kind == EVENT:
+                with contextlib.suppress(WireError):
+                    written.append(decode(Event, record.data))
+                continue
             for fold in folding:
                 try:
                     fold(record)
                 except Exception:  # one record of an older or newer sentinel costs itself, not the rest
                     _log.exception("record %s of the journal (%s) was not understood", record.seq, record.kind)
+        return written
 
     def _compact(self) -> None:
         rooms = self.rooms
@@ -369,10 +379,20 @@ class House:
                     rooms.dispatcher.snapshot(),
                     rooms.notifier.snapshot(),
                     rooms.silences.snapshot(),
+                    (
+                        (EVENT, encode(each))
+                        for each in rooms.hub.recent(self.clock.now() - _EVENTS_KEPT_S)
+                        if journals(each)
+                    ),
                 )
             )
         except Exception as fault:
             _log.warning("the journal was not compacted: %s", fault)
+
+    def _written_events(self) -> Iterator[tuple[str, dict[str, object]]]:
+        for each in self.rooms.hub.recent(self.clock.now() - _EVENTS_KEPT_S):
+            if journals(each):
+                yield EVENT, encode(each)
 
     def _open_alerts(self, *, resolved: bool = False) -> list[Transition]:
         engine = self.rooms.engine
@@ -388,11 +408,18 @@ class House:
             for alert in engine.alerts(resolved=resolved)
         ]
 
-    def _last_events(self, now: float) -> list[Event]:
+    def _last_events(self, now: float, written: list[Event]) -> list[Event]:
+        """What happened before the restart: from the store, and from the journal what had not got there."""
         try:
-            return self.rooms.store.events(now - 86400.0, limit=500)
-        except Exception:
-            return []
+            stored = self.rooms.store.events(now - 86400.0, limit=500)
+        except SentinelError:
+            stored = []
+        known = {each.id for each in stored}
+        since = min((each.time for each in stored), default=0.0)
+        missing = [each for each in written if each.id not in known and each.time >= since]
+        for each in missing:
+            self.rooms.store.put_event(each)
+        return sorted([*stored, *missing], key=lambda each: each.time)
 
     def _restore_counters(self, now: float) -> None:
         since = now - RESTORE_WITHIN_S
@@ -410,6 +437,11 @@ class House:
             for metric in JOB.metrics:
                 if metric.kind is COUNTER and metric.name in values and job in living:
                     self._sampler.restore(living[job].id, metric.name, values[metric.name])
+
+
+def journals(happened: Event) -> bool:
+    """Whether an event must survive a SIGKILL; the others reach the store within seconds."""
+    return happened.kind.startswith(("alert.", "request.", "job.", "notification.", "sentinel."))
 
 
 def _was(alert: Alert) -> AlertState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import email
 import email.policy
 import json
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -53,6 +55,7 @@ class Household:
             "XDG_CONFIG_HOME": str(self.root / "config"),
             "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")])),
         }
+        self._client = Client(self.socket, 10.0)
         self._daemon: subprocess.Popen[bytes] | None = None
         self._started: list[subprocess.Popen[Any]] = []
         self.log = self.root / "daemon.out"
@@ -87,7 +90,7 @@ class Household:
 
     def client(self) -> Client:
         """A client of the daemon."""
-        return Client(self.socket, 10.0)
+        return self._client
 
     def kill_daemon(self) -> None:
         """SIGKILL it, as the kernel's OOM killer would."""
@@ -146,16 +149,22 @@ class Household:
 
     def requests(self, job: str) -> list[dict[str, Any]]:
         """What was asked of a job."""
+        if self.job(job) is None:
+            return []
         found: list[dict[str, Any]] = self.client().get(f"/v1/requests?job={job}")
         return found
+
+    def value(self, expression: str) -> float:
+        """The value of an expression that yields one."""
+        found = self.client().get("/api/v1/query?" + urllib.parse.urlencode({"query": expression}))
+        (sample,) = found["data"]["result"]
+        return float(sample["value"][1])
 
     def end(self) -> None:
         """Stop everything and remove the directory."""
         jobs = []
-        try:
+        with contextlib.suppress(Exception):
             jobs = self.client().get("/v1/jobs")
-        except Exception:
-            pass
         for job in jobs:
             if job["root"]:
                 _kill_tree(job["root"]["pid"])
@@ -173,6 +182,7 @@ class Household:
             except subprocess.TimeoutExpired:
                 self._daemon.kill()
                 self._daemon.wait()
+        self._client.close()
         shutil.rmtree(self.root, ignore_errors=True)
 
 
@@ -233,7 +243,7 @@ class Sink:
                 self.send_response(200)
                 self.end_headers()
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
                 return
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
