@@ -97,7 +97,8 @@ def parser_for(name: str) -> argparse.ArgumentParser:
         prog=f"sentinel {name}",
         description=summary[0].upper() + summary[1:] + ".",
         epilog=getattr(module, "EPILOG", None),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        # With a width it does not import shutil, and with it the compressors.
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=_help_width()),
     )
     parser.set_defaults(command=name, execute=module.run)
     module.add_arguments(parser)
@@ -145,6 +146,13 @@ def overview() -> str:
         "`sentinel COMMAND --help` tells more; `sentinel help` lists topics to read about.",
     ]
     return "\n".join(lines)
+
+
+def _help_width() -> int:
+    try:
+        return min(os.get_terminal_size().columns, 120) - 2
+    except OSError:
+        return 98
 
 
 def _fail(text: str, code: int) -> int:

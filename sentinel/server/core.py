@@ -235,5 +235,5 @@ class Core(Protocol):
         ...
 
     async def test_receiver(self, receiver: str) -> Mapping[str, Any]:
-        """Send a test message: `{"delivered": bool, "detail": str}`. Raises SentinelError for an unknown receiver."""
+        """Send a test message: `{"ok", "receiver", "deliveries"}`. Raises SentinelError for an unknown receiver."""
         ...

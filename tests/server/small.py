@@ -247,7 +247,7 @@ class SmallDaemon:
     async def test_receiver(self, receiver: str) -> Mapping[str, Any]:
         if receiver != "oncall":
             raise SentinelError(f"no receiver {receiver!r}", hint="`oncall`")
-        return {"delivered": True, "detail": ""}
+        return {"ok": True, "receiver": receiver, "deliveries": []}
 
     def _change(self, job: Job, **changes: Any) -> Job:
         changed = replace(job, **changes)

@@ -258,7 +258,7 @@ def test_sql_answers_with_a_table(client: Client) -> None:
 def test_health_reload_receivers_and_outbox(client: Client) -> None:
     assert client.get("/v1/health")["ready"] is True
     assert client.post("/v1/reload") == {"rules": 1}
-    assert client.post("/v1/notify/test", {"receiver": "oncall"})["delivered"] is True
+    assert client.post("/v1/notify/test", {"receiver": "oncall"})["ok"] is True
     with pytest.raises(ApiError, match="no receiver 'x'") as refused:
         client.post("/v1/notify/test", {"receiver": "x"})
     assert refused.value.hint == "`oncall`"

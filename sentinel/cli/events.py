@@ -1,0 +1,59 @@
+"""`sentinel events`: what happened, and with --follow what happens."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sentinel.api.client import path_with
+from sentinel.cli.colours import OF_SEVERITY, Paint, paint
+from sentinel.cli.common import add_json, clock, print_json, print_line, reach, seconds
+from sentinel.cli.tables import plain
+
+EPILOG = """\
+kinds: log.KIND, checkpoint.complete, job.STATE, alert.firing, request.sent, notification.failed,
+gpu.xid, collector.down, store.*; `--kind alert` means all that begin with `alert.`"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `sentinel events` takes."""
+    add_json(parser, "print JSON: one array, or with --follow a line each")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with what happens from now on")
+    parser.add_argument("--job", metavar="NAME", help="only of this job")
+    parser.add_argument("--kind", metavar="KIND", help="only of this kind or family of kinds; several with commas")
+    parser.add_argument("--since", type=seconds, metavar="DURATION", help="only of the last 10m, 2h, …")
+    parser.add_argument("-n", "--limit", type=int, default=None, metavar="N", help="at most so many (default: 50)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print them, the newest last."""
+    limit = args.limit if args.limit is not None else 1000 if args.since is not None else 50
+    since = time.time() - args.since if args.since is not None else None
+    path = path_with("/v1/events", job=args.job, kind=args.kind, since=since, limit=limit)
+    colours = paint()
+    with reach() as client:
+        if not args.follow:
+            found = client.get(path)
+            if args.json:
+                print_json(found)
+            else:
+                for event in found:
+                    print(line(event, colours))
+            return 0
+        with client.stream(f"{path}&follow=1") as stream:
+            for event in stream:
+                if args.json:
+                    print_line(event)
+                else:
+                    print(line(event, colours), flush=True)
+    return 0
+
+
+def line(event: Mapping[str, Any], colours: Paint) -> str:
+    """One event as a line."""
+    job = f" {plain(event['job'])}:" if event["job"] else ""
+    colour = OF_SEVERITY.get(event["severity"], "")
+    kind = colours(f"{event['kind']:<20}", "dim")
+    return f"{colours(clock(event['time']), 'dim')} {kind}{job} {colours(plain(event['message']), colour)}"
