@@ -8,7 +8,20 @@ import numpy as np
 
 from sentinel.model.labels import METRIC_NAME, Labels
 from sentinel.promql.errors import EvaluationError
-from sentinel.promql.frames import Frame, Groups, Ints, LabelSets, counted, empty, group, memo, reduced
+from sentinel.promql.frames import (
+    Frame,
+    Groups,
+    Ints,
+    LabelSets,
+    all_false,
+    all_true,
+    counted,
+    empty,
+    every,
+    group,
+    memo,
+    reduced,
+)
 from sentinel.promql.numbers import go_float, go_g
 from sentinel.promql.over_time import quantiles
 from sentinel.promql.relabel import label_order
@@ -45,7 +58,11 @@ def aggregated(expr: Aggregate, frame: Frame, param: Floats | str | None) -> Fra
         return _count_values(expr, frame, param)
     counts = counted(groups, frame.kept)
     present = counts > 0 if frame.present is frame.kept else reduced(np.logical_or, groups, frame.present)
-    drop = reduced(np.logical_or, groups, frame.drop.reshape(-1, 1))[:, 0]
+    dropping = np.count_nonzero(frame.drop)
+    if dropping in {0, len(frame.labels)}:
+        drop = all_true(len(groups.labels)) if dropping else all_false(len(groups.labels))
+    else:
+        drop = reduced(np.logical_or, groups, frame.drop.reshape(-1, 1))[:, 0]
     if expr.op == "quantile":
         assert isinstance(param, np.ndarray)
         values = _quantile(frame, groups, param)
@@ -55,7 +72,7 @@ def aggregated(expr: Aggregate, frame: Frame, param: Floats | str | None) -> Fra
 
 
 def _summary(op: str, frame: Frame, groups: Groups, counts: Ints) -> Floats:
-    everything = frame.kept.all()
+    everything = every(frame.kept)
     values = frame.values
     match op:
         case "count":
@@ -103,13 +120,14 @@ def _members(values: Floats, groups: Groups, at: int, step: int) -> list[float]:
 
 
 def _means(frame: Frame, groups: Groups, counts: Ints) -> Floats:
-    values = frame.values if frame.kept.all() else np.where(frame.kept, frame.values, 0.0)
+    values = frame.values if every(frame.kept) else np.where(frame.kept, frame.values, 0.0)
     sums = _sums(values, groups)
     means = sums / np.maximum(counts, 1)
-    for at, step in np.argwhere(np.isinf(sums) & (counts > 0)):
-        begin = int(groups.starts[at])
-        rows = groups.order[begin : begin + int(groups.sizes[at])]
-        means[at, step] = mean(frame.values[rows[frame.kept[rows, step]], step].tolist())
+    if not every(np.isfinite(sums)):
+        for at, step in np.argwhere(np.isinf(sums) & (counts > 0)):
+            begin = int(groups.starts[at])
+            rows = groups.order[begin : begin + int(groups.sizes[at])]
+            means[at, step] = mean(frame.values[rows[frame.kept[rows, step]], step].tolist())
     return means
 
 
@@ -145,14 +163,15 @@ def _pieces(table: _Table, steps: int) -> list[slice]:
 
 def _quantile(frame: Frame, groups: Groups, phi: Floats) -> Floats:
     table = _table(frame.labels, groups)
+    if frame.steps == 1:
+        kept = frame.kept[table.rows, 0] & table.real
+        return quantiles(frame.values[table.rows, 0], kept, kept.sum(axis=1), phi).reshape(-1, 1)
     made = np.empty((len(groups.labels), frame.steps))
     for piece in _pieces(table, frame.steps):
         values = np.moveaxis(frame.values[table.rows, piece], 1, 2)
         kept = np.moveaxis(frame.kept[table.rows, piece] & table.real[..., None], 1, 2)
-        order = np.argsort(~kept, axis=2, kind="stable")
         count = kept.sum(axis=2)
-        wanted = np.broadcast_to(phi[piece], count.shape)
-        made[:, piece] = quantiles(np.take_along_axis(values, order, axis=2), count, wanted)
+        made[:, piece] = quantiles(values, kept, count, np.broadcast_to(phi[piece], count.shape))
     return made
 
 

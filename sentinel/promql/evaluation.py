@@ -12,7 +12,19 @@ from sentinel.promql import aggregation, elementwise, histograms, joining, over_
 from sentinel.promql.analysis import DEFAULT_LOOKBACK_S, shared_parts
 from sentinel.promql.check import type_of
 from sentinel.promql.errors import EvaluationError
-from sentinel.promql.frames import Frame, Ints, empty, joined, memo, named, single, with_values
+from sentinel.promql.frames import (
+    Frame,
+    Ints,
+    all_false,
+    constant,
+    empty,
+    every,
+    joined,
+    memo,
+    named,
+    single,
+    with_values,
+)
 from sentinel.promql.notes import Level, Note
 from sentinel.promql.numbers import go_g, openmetrics_float
 from sentinel.promql.reading import Kernel, Samples, milliseconds, newest, through_windows
@@ -139,7 +151,7 @@ def _vector(frame: Frame) -> Vector:
     present = frame.present[:, 0]
     if frame.ordered is not None:
         order = frame.ordered[present[frame.ordered]]
-    elif present.all():
+    elif every(present):
         return Vector(frame.labels, frame.values[:, 0], frame.kept[:, 0])
     else:
         order = np.flatnonzero(present)
@@ -194,7 +206,7 @@ class _Evaluator:
         """float64[T]."""
         match expr:
             case Number(value=value):
-                return np.full(self._steps, value)
+                return constant(value, self._steps)
             case Paren(expr=inner):
                 return self.scalar(inner)
             case Unary(op=op, expr=inner):
@@ -421,7 +433,7 @@ class _Evaluator:
         """The times at which a node is looked at, offset applied; whether it is one for all steps."""
         shift = round(node.offset_s * 1000)
         if node.at is None:
-            return self._at_ms - shift, False
+            return (self._at_ms - shift if shift else self._at_ms), False
         moment = (
             self._query[0] if node.at is At.START else self._query[1] if node.at is At.END else round(node.at * 1000)
         )
@@ -475,9 +487,8 @@ class _Evaluator:
         if isinstance(node, Range):
             found = []
             for block in self._blocks(node.selector, first_ms, last_ms):
-                none = np.zeros(len(block.labels), dtype=bool)
-                times = milliseconds(block.times)
-                found.append(Samples(block.labels, times, block.values, block.present, None, none))
+                none = all_false(len(block.labels))
+                found.append(Samples(block.labels, block.times, block.values, block.present, None, none))
             return found
         step_ms = round((DEFAULT_STEP_S if node.step_s is None else node.step_s) * 1000)
         begin = (first_ms // step_ms + 1) * step_ms
@@ -493,7 +504,11 @@ class _Evaluator:
         if not frame.labels:
             return []
         masked = frame.present & ~frame.kept
-        return [Samples(frame.labels, inner_ms, frame.values, frame.kept, masked if masked.any() else None, frame.drop)]
+        return [
+            Samples(
+                frame.labels, inner_ms / 1000.0, frame.values, frame.kept, masked if masked.any() else None, frame.drop
+            )
+        ]
 
     def matrix(self, expr: Expr) -> Matrix:
         """The samples of a range vector at the one step there is."""
@@ -505,17 +520,16 @@ class _Evaluator:
             found = self._samples(node, first, last)
         parts = []
         for samples in found:
-            inside = (samples.times > first) & (samples.times <= last)
-            parts.append((samples, inside, samples.present[:, inside]))
-        moments = np.unique(
-            np.concatenate([samples.times[inside] for samples, inside, _ in parts] or [np.zeros(0, np.int64)])
-        )
+            times = milliseconds(samples.times)
+            inside = (times > first) & (times <= last)
+            parts.append((samples, inside, times[inside]))
+        moments = np.unique(np.concatenate([times for _, _, times in parts] or [np.zeros(0, np.int64)]))
         frames = []
-        for samples, inside, present in parts:
-            columns = np.searchsorted(moments, samples.times[inside])
+        for samples, inside, times in parts:
+            columns = np.searchsorted(moments, times)
             shape = (len(samples.labels), len(moments))
             values, there = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
-            values[:, columns], there[:, columns] = samples.values[:, inside], present
+            values[:, columns], there[:, columns] = samples.values[:, inside], samples.present[:, inside]
             frames.append(Frame(samples.labels, values, there, there, samples.drop))
         frame = joined(frames, len(moments))
         frame = relabel.merged(frame, named(frame))

@@ -18,7 +18,7 @@ LabelSets = tuple[Labels, ...]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: made by the thousand, and that costs three times as much
 class Frame:
     """An instant vector at each of several steps.
 
@@ -47,6 +47,11 @@ class Frame:
         return int(self.values.shape[1])
 
 
+def every(mask: Mask) -> bool:
+    """`mask.all()`, at a quarter of its price for small ones."""
+    return int(np.count_nonzero(mask)) == mask.size
+
+
 @functools.lru_cache(maxsize=512)
 def all_true(rows: int) -> Mask:
     """As many times True; shared, so it cannot be written to."""
@@ -59,6 +64,14 @@ def all_true(rows: int) -> Mask:
 def all_false(rows: int) -> Mask:
     """As many times False; shared, so it cannot be written to."""
     made = np.zeros(rows, dtype=bool)
+    made.flags.writeable = False
+    return made
+
+
+@functools.lru_cache(maxsize=512)
+def constant(value: float, steps: int) -> Floats:
+    """The same number at each step; shared, so it cannot be written to."""
+    made = np.full(steps, value)
     made.flags.writeable = False
     return made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sentinel.promql.frames import Ints, every
 from sentinel.promql.reading import Kernel, Windows
 from sentinel.promql.series import Floats, Mask
 from sentinel.promql.sums import doubtful, mean, neumaier
@@ -35,10 +36,10 @@ def _list(windows: Windows, row: int, step: int) -> list[float]:
 def means(windows: Windows) -> Floats:
     """Arithmetic means that do not overflow."""
     sums = total(windows)
-    made = sums / np.maximum(windows.count, 1)
-    overflown = np.isinf(sums) & (windows.count > 0)
-    for row, step in np.argwhere(overflown):
-        made[row, step] = mean(_list(windows, int(row), int(step)))
+    made = sums / windows.sized()
+    if not every(np.isfinite(sums)):
+        for row, step in np.argwhere(np.isinf(sums) & (windows.count > 0)):
+            made[row, step] = mean(_list(windows, int(row), int(step)))
     return made
 
 
@@ -61,7 +62,7 @@ def min_over_time(windows: Windows) -> Answer:
     """The least; NaN only where there is nothing else."""
     if windows.full:
         least = windows.values.min(axis=2)
-        if not np.isnan(least).any():
+        if every(least == least):  # noqa: PLR0124 - no NaN
             return least, _some(windows)
     return np.fmin.reduce(windows.filled(np.nan), axis=2), _some(windows)
 
@@ -70,7 +71,7 @@ def max_over_time(windows: Windows) -> Answer:
     """The greatest; NaN only where there is nothing else."""
     if windows.full:
         most = windows.values.max(axis=2)
-        if not np.isnan(most).any():
+        if every(most == most):  # noqa: PLR0124 - no NaN
             return most, _some(windows)
     return np.fmax.reduce(windows.filled(np.nan), axis=2), _some(windows)
 
@@ -96,10 +97,10 @@ def stdvar_over_time(windows: Windows) -> Answer:
     centred = windows.values - windows.values[:, :, :1]
     if not windows.full:
         centred = np.where(windows.valid, centred, 0.0)
-    centred = centred - (centred.sum(axis=2) / np.maximum(windows.count, 1))[..., None]
+    centred = centred - (centred.sum(axis=2) / windows.sized())[..., None]
     if not windows.full:
         centred = np.where(windows.valid, centred, 0.0)
-    return np.einsum("stw,stw->st", centred, centred) / np.maximum(windows.count, 1), _some(windows)
+    return np.einsum("stw,stw->st", centred, centred) / windows.sized(), _some(windows)
 
 
 def stddev_over_time(windows: Windows) -> Answer:
@@ -135,43 +136,47 @@ def _extreme(windows: Windows, extreme: Floats) -> Answer:
     return _moment(windows, index), _some(windows)
 
 
-def _moment(windows: Windows, index: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Floats:
+def _moment(windows: Windows, index: Ints) -> Floats:
     times = np.broadcast_to(windows.times, windows.values.shape)
-    picked = np.take_along_axis(times, np.clip(index, 0, None)[..., None], axis=2)[..., 0]
-    return np.asarray(np.round(picked + windows.at, 3))
+    return np.asarray(np.round(windows.pick(times, index) + windows.at, 3))
 
 
-def quantiles(values: Floats, count: np.ndarray[tuple[int, ...], np.dtype[np.int64]], phi: Floats) -> Floats:
-    """The φ-quantile along the last axis of the first `count` values, NaN counting as the smallest.
+def quantiles(values: Floats, valid: Mask | None, count: Ints, phi: Floats) -> Floats:
+    """The φ-quantile along the last axis of the valid values, NaN counting as the smallest.
 
     Args:
-        values: float64[..., W]; anything behind `count`.
+        values: float64[..., W].
+        valid: bool[..., W], `count` of them along the last axis; None: all.
         count: int[...].
         phi: Broadcasts against `count`.
     """
     width = values.shape[-1]
-    valid = np.arange(width) < count[..., None]
-    odd = valid & np.isnan(values)
+    odd = np.isnan(values) if valid is None else np.isnan(values) & valid
     # Sorted downwards, NaN and what is no sample come last; so ascending rank i is descending rank r - 1 - i
     # among the r real numbers, and the NaNs are the ranks below 0.
-    falling = -np.sort(-np.where(valid & ~odd, values, np.nan), axis=-1)
-    odds = odd.sum(axis=-1)
+    falling = -values if valid is None else np.where(valid, -values, np.nan)
+    falling.sort(axis=-1)
+    falling = -falling
+    odds = odd.sum(axis=-1) if np.count_nonzero(odd) else np.zeros(count.shape, dtype=np.int64)
     real = count - odds
-    rank = phi * (count - 1)
-    with np.errstate(invalid="ignore"):
-        low = np.clip(np.floor(np.nan_to_num(rank)), 0, None).astype(np.int64)
-    low = np.minimum(low, np.maximum(count - 1, 0))
-    high = np.minimum(low + 1, np.maximum(count - 1, 0))
-    weight = rank - np.floor(rank)
+    most = np.maximum(count - 1, 0)
+    rank = phi * most
+    floor = np.floor(rank)
+    low = np.minimum(np.maximum(np.nan_to_num(floor, posinf=0.0, neginf=0.0), 0.0).astype(np.int64), most)
+    high = np.minimum(low + 1, most)
+    weight = rank - floor
+    flat = falling.reshape(-1)
+    begin = np.arange(count.size).reshape(count.shape) * width
 
-    def at(index: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Floats:
-        place = real - 1 - (index - odds)
-        picked = np.take_along_axis(falling, np.clip(place, 0, width - 1)[..., None], axis=-1)[..., 0]
-        return np.asarray(np.where(index < odds, np.nan, picked))
+    def at(index: Ints) -> Floats:
+        place = np.minimum(np.maximum(real - 1 - (index - odds), 0), width - 1)
+        return np.asarray(np.where(index < odds, np.nan, flat[begin + place]))
 
     made = at(low) * (1 - weight) + at(high) * weight
-    made = np.where(phi < 0, -np.inf, np.where(phi > 1, np.inf, made))
-    return np.asarray(np.where(np.isnan(phi) | (count == 0), np.nan, made))
+    if not every((phi >= 0) & (phi <= 1)):
+        made = np.where(phi < 0, -np.inf, np.where(phi > 1, np.inf, made))
+        made = np.where(np.isnan(phi), np.nan, made)
+    return np.asarray(np.where(count == 0, np.nan, made))
 
 
 def quantile_over_time(phi: Floats) -> Kernel:
@@ -179,7 +184,7 @@ def quantile_over_time(phi: Floats) -> Kernel:
 
     def kernel(windows: Windows) -> Answer:
         wanted = np.broadcast_to(phi[windows.steps], windows.count.shape)
-        return quantiles(windows.values, windows.count, wanted), _some(windows)
+        return quantiles(windows.values, _valid(windows), windows.count, wanted), _some(windows)
 
     return kernel
 
@@ -187,8 +192,13 @@ def quantile_over_time(phi: Floats) -> Kernel:
 def mad_over_time(windows: Windows) -> Answer:
     """The median distance from the median."""
     half = np.full(windows.count.shape, 0.5)
-    middle = quantiles(windows.values, windows.count, half)
-    return quantiles(np.abs(windows.values - middle[..., None]), windows.count, half), _some(windows)
+    valid = _valid(windows)
+    middle = quantiles(windows.values, valid, windows.count, half)
+    return quantiles(np.abs(windows.values - middle[..., None]), valid, windows.count, half), _some(windows)
+
+
+def _valid(windows: Windows) -> Mask | None:
+    return None if windows.full else windows.valid
 
 
 KERNELS: dict[str, Kernel] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sentinel.promql.reading import Kernel, Windows
@@ -18,8 +20,7 @@ def _pairs(windows: Windows) -> Mask | None:
 
 
 def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Answer:
-    values, times = windows.values, windows.times
-    count = windows.count
+    values, count = windows.values, windows.count
     enough = count >= 2
     if values.shape[2] < 2:
         return np.zeros(count.shape), enough
@@ -30,26 +31,46 @@ def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Answe
         pairs = _pairs(windows)
         if pairs is not None:
             fell &= pairs
-        if fell.any():
+        if np.count_nonzero(fell):
             grown = grown + np.where(fell, values[:, :, :-1], 0.0).sum(axis=2)
-    first_t = times[:, :, 0]
-    last_t = windows.last_time()
-    to_start = first_t - windows.begin
-    to_end = windows.end - last_t
-    sampled = last_t - first_t
-    between = sampled / np.maximum(count - 1, 1)
-    limit = between * 1.1
-    to_start = np.where(to_start >= limit, between / 2, to_start)
+    to_start, sampled, to_end = _spans(windows)
     if counter:
         # A counter cannot have been below zero: do not extrapolate past the moment it was zero.
         to_zero = sampled * (first / grown)
         nearer = (grown > 0) & (first >= 0) & (to_zero < to_start)
-        to_start = np.where(nearer, to_zero, to_start)
-    to_end = np.where(to_end >= limit, between / 2, to_end)
+        if np.count_nonzero(nearer):
+            to_start = np.where(nearer, to_zero, to_start)
     factor = (sampled + to_start + to_end) / sampled
     if per_second:
         factor = factor / windows.range_s
     return grown * factor, enough
+
+
+def _spans(windows: Windows) -> tuple[Any, Any, Any]:
+    """How far to extrapolate to the left, how far apart the ends are, how far to extrapolate to the right.
+
+    Numbers where all series share them, else float64[S or 1, t].
+    """
+    if windows.single:
+        times = windows.times[0, 0]
+        first, last = float(times[0]), float(times[-1])
+        begin, end = float(windows.begin[0]), float(windows.end[0])
+        between = (last - first) / (len(times) - 1)
+        to_start, to_end = first - begin, end - last
+        return (
+            between / 2 if to_start >= between * 1.1 else to_start,
+            last - first,
+            between / 2 if to_end >= between * 1.1 else to_end,
+        )
+    firsts, lasts = windows.times[:, :, 0], windows.last_time()
+    sampled = lasts - firsts
+    apart = sampled / np.maximum(windows.count - 1, 1)
+    starts, ends = firsts - windows.begin, windows.end - lasts
+    return (
+        np.where(starts >= apart * 1.1, apart / 2, starts),
+        sampled,
+        np.where(ends >= apart * 1.1, apart / 2, ends),
+    )
 
 
 def rate(windows: Windows) -> Answer:
@@ -107,15 +128,22 @@ def _fit(windows: Windows) -> tuple[Floats, Floats]:
     values, times = windows.values, windows.times
     base = values[:, :, :1]
     heights = values - base
-    count = np.maximum(windows.count, 1)
+    if windows.single:
+        # All series share their times: one product of a matrix and a vector.
+        moments = times[0, 0]
+        middle_time = float(moments.sum()) / len(moments)
+        apart = moments - middle_time
+        slope = (heights[:, 0] @ apart / (apart @ apart)).reshape(-1, 1)
+        middle = heights.sum(axis=2) / len(moments)
+        return slope, base[:, :, 0] + middle - slope * middle_time
     if windows.full and times.shape[0] == 1:
         centre = times.mean(axis=2)
         spread = times - centre[..., None]
-        # One matrix product for all series: they share their times.
         product = np.einsum("stw,tw->st", heights, spread[0])
         slope = product / np.einsum("stw,stw->st", spread, spread)
         middle = heights.mean(axis=2)
     else:
+        count = np.maximum(windows.count, 1)
         valid = windows.valid
         times = np.where(valid, times, 0.0)
         heights = np.where(valid, heights, 0.0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from sentinel.promql.frames import Frame, Ints, LabelSets, all_false, all_true, joined
+from sentinel.promql.frames import Frame, Ints, LabelSets, all_false, all_true, every, joined
 from sentinel.promql.series import Block, Floats, Mask
 
 _SMALL = 16_384
@@ -60,10 +61,13 @@ def _newest_once(block: Block, at_ms: int, lookback_ms: int, *, stamped: bool) -
         return Frame(block.labels, np.full((rows, 1), np.nan), nothing, nothing, all_false(rows)), np.zeros((rows, 1))
     values, present = block.values[:, end - 1 : end], block.present[:, end - 1 : end]
     stamps = np.full((rows, 1), block.times[end - 1]) if stamped else None
-    if not present.all():
+    if not every(present):
         # Those without a sample in the last column: look for their last sample or mark.
         late = (~present[:, 0]).nonzero()[0]
-        marked = block.present[late, begin:end] | block.stale[late, begin:end]
+        before = block.present[late, begin:end]
+        if not np.count_nonzero(before):
+            return Frame(block.labels, values, present, present, all_false(rows)), stamps
+        marked = before | block.stale[late, begin:end]
         column = end - 1 - marked[:, ::-1].argmax(axis=1)
         values, present = values.copy(), present.copy()
         values[late, 0] = block.values[late, column]
@@ -95,13 +99,13 @@ def _newest(block: Block, at_ms: Ints, lookback_ms: int) -> tuple[Frame, Floats]
 # -- windows --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Samples:
     """Series on one time axis, to be looked at through windows.
 
     Attributes:
         labels: One label set per series.
-        times: int64[C], milliseconds.
+        times: float64[C], Unix seconds.
         values: float64[S, C].
         present: bool[S, C].
         masked: bool[S, C]: a filter masked a sample here; None where nothing was filtered.
@@ -109,14 +113,14 @@ class Samples:
     """
 
     labels: LabelSets
-    times: Ints
+    times: Floats
     values: Floats
     present: Mask
     masked: Mask | None
     drop: Mask
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Windows:
     """The samples that each series has in each step's window, moved to the left so that there are no holes.
 
@@ -147,6 +151,15 @@ class Windows:
         """bool[S, t, W]: which of `values` are samples."""
         return np.asarray(np.arange(self.values.shape[2]) < self.count[..., None])
 
+    @property
+    def single(self) -> bool:
+        """Whether this is one step with full windows, so that all series share their times."""
+        return self.full and self.values.shape[1] == 1 and self.times.shape[0] == 1
+
+    def sized(self) -> Ints | int:
+        """How many samples to divide by: never 0."""
+        return self.values.shape[2] if self.full else np.maximum(self.count, 1)
+
     def filled(self, with_: float) -> Floats:
         """The values with `with_` where there is no sample."""
         return self.values if self.full else np.where(self.valid, self.values, with_)
@@ -165,8 +178,11 @@ class Windows:
 
     def pick(self, array: Floats, index: Ints) -> Floats:
         """`array` at `index` along the windows, clipped to what is there."""
-        picked = np.take_along_axis(array, np.clip(index, 0, None)[..., None], axis=2)
-        return np.asarray(picked[..., 0])
+        rows, steps = index.shape
+        place = np.maximum(index, 0)
+        if steps == 1:
+            return np.asarray(array[np.arange(rows), 0, place[:, 0]].reshape(-1, 1))
+        return np.asarray(array[np.arange(rows)[:, None], np.arange(steps), place])
 
 
 Kernel = Callable[[Windows], tuple[Floats, Mask]]
@@ -184,12 +200,13 @@ def through_windows(
         return Frame(samples.labels, values, kept, kept, drop)
     values = np.full((rows, steps), np.nan)
     kept = np.zeros((rows, steps), dtype=bool)
-    firsts = np.searchsorted(samples.times, end_ms - range_ms, side="right")
-    lasts = np.searchsorted(samples.times, end_ms, side="right")
+    times = milliseconds(samples.times)
+    firsts = np.searchsorted(times, end_ms - range_ms, side="right")
+    lasts = np.searchsorted(times, end_ms, side="right")
     for piece in _pieces(rows, firsts, lasts):
         if int((lasts[piece] - firsts[piece]).max(initial=0)) == 0:
             continue
-        windows = _gather(samples, firsts[piece], lasts[piece], at_ms[piece], end_ms[piece], range_ms, piece)
+        windows = _gather(samples, times, firsts[piece], lasts[piece], at_ms[piece], end_ms[piece], range_ms, piece)
         found, there = kernel(windows)
         values[:, piece] = found
         kept[:, piece] = there & (windows.count > 0)
@@ -204,17 +221,23 @@ def _once(samples: Samples, kernel: Kernel, at_ms: Ints, end_ms: Ints, range_ms:
     """One step. Series with gaps are treated apart, so that the others keep the short way."""
     rows = len(samples.labels)
     until = int(end_ms[0])
-    first = int(samples.times.searchsorted(until - range_ms, side="right"))
-    last = int(samples.times.searchsorted(until, side="right"))
+    first = _column(samples.times, until - range_ms)
+    last = _column(samples.times, until)
     if first >= last or not rows:
         return np.full((rows, 1), np.nan), np.zeros((rows, 1), dtype=bool)
     here = slice(first, last)
     values, present = samples.values[:, here], samples.present[:, here]
-    times = samples.times[here]
-    complete = present.all(axis=1)
-    if complete.all():
+    times = milliseconds(samples.times[here])
+    if every(present):
         return kernel(_full(values, times, at_ms, end_ms, range_ms))
-    gappy = (~complete).nonzero()[0]
+    complete: Mask = np.asarray(present.all(axis=1), dtype=np.bool_)
+    some = np.asarray(present.any(axis=1), dtype=np.bool_)
+    holes = some & ~complete
+    if not np.count_nonzero(holes):
+        # Whole or not there at all: what is not there may be computed too, it is not looked at.
+        found, there = kernel(_full(values, times, at_ms, end_ms, range_ms))
+        return found, there & some[:, None]
+    gappy = holes.nonzero()[0]
     if values.size <= _SMALL:
         windows = _ragged(values, present, gappy, times, at_ms, end_ms, range_ms)
         found, there = kernel(windows)
@@ -227,6 +250,13 @@ def _once(samples: Samples, kernel: Kernel, at_ms: Ints, end_ms: Ints, range_ms:
     found, there = kernel(windows)
     made[gappy], kept[gappy] = found, there & (windows.count > 0)
     return made, kept
+
+
+@functools.lru_cache(maxsize=512)
+def _counts(rows: int, width: int) -> Ints:
+    made = np.full((rows, 1), width, dtype=np.int64)
+    made.flags.writeable = False
+    return made
 
 
 def _ragged(
@@ -246,7 +276,7 @@ def _ragged(
 
 
 def _full(values: Floats, times: Ints, at_ms: Ints, end_ms: Ints, range_ms: int) -> Windows:
-    count = np.full((values.shape[0], 1), values.shape[1], dtype=np.int64)
+    count = _counts(values.shape[0], values.shape[1])
     relative = ((times - at_ms[0]) / 1000.0)[None, None]
     end, range_s = (end_ms - at_ms) / 1000.0, range_ms / 1000.0
     return Windows(values[:, None], relative, count, True, at_ms / 1000.0, end - range_s, end, range_s, slice(0, 1))
@@ -261,17 +291,17 @@ def _pieces(rows: int, firsts: Ints, lasts: Ints) -> Iterator[slice]:
 
 
 def _gather(
-    samples: Samples, firsts: Ints, lasts: Ints, at_ms: Ints, end_ms: Ints, range_ms: int, piece: slice
+    samples: Samples, all_times: Ints, firsts: Ints, lasts: Ints, at_ms: Ints, end_ms: Ints, range_ms: int, piece: slice
 ) -> Windows:
     widths = lasts - firsts
     width = int(widths.max())
     index = firsts[:, None] + np.arange(width)
     even = bool((widths == width).all())
     if not even:
-        np.minimum(index, len(samples.times) - 1, out=index)
+        np.minimum(index, len(all_times) - 1, out=index)
     values = samples.values[:, index]
     present = samples.present[:, index]
-    times = samples.times[index][None]
+    times = all_times[index][None]
     if not even:
         present &= np.arange(width) < widths[:, None]
     return _packed(values, present, times, at_ms, end_ms, range_ms, piece)
@@ -283,7 +313,7 @@ def _packed(
     """Windows whose samples are moved to the left where there are gaps between them."""
     width = values.shape[2]
     relative = (times - at_ms[:, None]) / 1000.0
-    if present.all():
+    if every(present):
         count = np.full(values.shape[:2], width, dtype=np.int64)
         full = True
     else:
