@@ -189,6 +189,20 @@ def test_a_zombie_is_counted_and_is_no_process(start: Start) -> None:
     assert looking.look()["job_up"] == 0, "a zombie leader is no life"
 
 
+def test_a_process_that_cannot_be_interrupted_is_counted(start: Start, tmp_path: Path) -> None:
+    """A parent waits so for a spawned child that has not executed its program yet: here, one stuck at a FIFO."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    job, _ = start(
+        "import os, sys\n"
+        "print('ready', flush=True)\n"
+        f"stuck = (os.POSIX_SPAWN_OPEN, 0, {str(fifo)!r}, os.O_RDONLY, 0)\n"
+        "os.posix_spawn(sys.executable, [sys.executable, '-c', ''], os.environ, file_actions=[stuck])"
+    )
+    looking = Looking(job)
+    eventually(lambda: looking.look()["job_uninterruptible"] == 1)
+
+
 def test_open_files_are_those_of_the_process_nearest_its_limit(start: Start) -> None:
     job, _ = start(
         "import os, resource\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,13 +13,15 @@ from hypothesis import strategies as st
 
 from sentinel.clock import SystemClock
 from sentinel.collectors.endangered import Watchlist
+from sentinel.collectors.gpu_sources import SimulatedGpus
 from sentinel.collectors.ports import Collector, JobSampler, Unavailable
 from sentinel.collectors.schedule import DOWN_AFTER_TICKS, Schedule
 from sentinel.collectors.settings import Settings
+from sentinel.collectors.standard import standard
 from sentinel.model.events import Event
 from sentinel.model.families import HOST, JOB, SENTINEL_COLLECTOR
 from sentinel.model.series import Batch, Entity, Family, Support
-from tests.collectors.conftest import eventually
+from tests.collectors.conftest import Started, eventually
 
 FAST = Settings(interval_s=0.03, retry_s=0.05, fastest_s=0.005)
 HEADROOM = [metric.name for metric in JOB.metrics].index("job_memory_headroom_bytes")
@@ -52,6 +56,7 @@ class FakeJobs(Fake):
         self.pace = pace
         self.ahead = 0
         self.began: float | None = None
+        self.ended = False
 
     def collect(self, at: float) -> Sequence[Batch]:
         self.passes += 1
@@ -66,7 +71,7 @@ class FakeJobs(Fake):
         self.began = self.began or at
         values: list[float | None] = [None] * len(JOB.metrics)
         values[HEADROOM] = 1000.0 - self.pace * (at - self.began)
-        rows: dict[Entity, list[float | None]] = {("train",): values}
+        rows: dict[Entity, list[float | None]] = {} if self.ended else {("train",): values}
         return JOB.batch(at, rows)
 
 
@@ -123,6 +128,7 @@ def test_a_collector_that_hangs_is_marked_and_holds_up_nobody(room: Room) -> Non
     stuck, free = Fake("stuck", lambda: wait_for(go_on)), Fake("free")
     schedule = room.run(stuck, free)
     eventually(lambda: 0.0 in room.ups("stuck"))
+    assert schedule.health()[0].seconds < 1.0, "marked by its next tick or the one after"
     eventually(lambda: ("collector.down", "stuck") in room.kinds())
     assert stuck.passes == 1, "skipped, not queued"
     assert free.passes > DOWN_AFTER_TICKS
@@ -221,6 +227,8 @@ def test_a_job_that_runs_out_of_memory_is_looked_at_ahead_of_the_tick(room: Room
     eventually(lambda: jobs.ahead >= 3)
     assert jobs.passes <= jobs.ahead
     assert schedule.endangered() == ["train"]
+    jobs.ended = True
+    eventually(lambda: schedule.endangered() == [])
     times = [batch.at for batch in room.batches if batch.family is JOB]
     assert times == sorted(times)
 
@@ -289,3 +297,25 @@ def test_whatever_was_seen_the_looks_stay_within_bounds(looks: list[tuple[float,
     settings = Settings()
     chosen = watch(*looks, settings=settings).chosen()
     assert all(settings.fastest_s <= seconds < settings.interval_s for seconds in chosen.values())
+
+
+def test_the_standard_collectors_see_this_machine_and_its_job(
+    room: Room, start: Callable[..., Started], tmp_path: Path
+) -> None:
+    job, child = start("print('ready', flush=True); input()")
+    boards = [{"gpu": 0, "uuid": "GPU-a", "model": "X", "busy_ratio": 0.5, "processes": {str(child.pid): 7}}]
+    (tmp_path / "gpus.json").write_text(json.dumps({"gpus": boards}))
+    measuring = standard(lambda: [job], SimulatedGpus(tmp_path / "gpus.json"), settings=FAST)
+    room.run(*measuring.collectors, jobs=measuring.jobs)
+
+    def seen() -> set[str]:
+        return {batch.family.name for batch in list(room.batches) if batch.labels}
+
+    eventually(
+        lambda: seen() >= {"host", "host_disk", "job", "job_state", "gpu", "job_gpu", "sentinel", "sentinel_collector"}
+    )
+    assert room.events == []
+    assert {name for name in ("host", "disks", "processes", "gpu", "sentinel") if room.ups(name)} >= {
+        "host",
+        "processes",
+    }

@@ -66,7 +66,9 @@ def test_calls_are_answered_by_one_child(make: Callable[..., Child]) -> None:
     child = make()
     assert child.pid is None
     assert child.call({"echo": {"ü": [1, 2.5, None]}}) == {"ü": [1, 2.5, None]}
-    assert child.call("pid") == child.call("pid") == child.pid
+    pid = child.call("pid")
+    assert pid == child.call("pid") == child.pid
+    assert os.getsid(pid) == pid, "Ctrl-C in our terminal is ours alone"
 
 
 def test_frames_larger_than_a_pipe_pass_both_ways(make: Callable[..., Child]) -> None:
