@@ -136,6 +136,17 @@ def occasion(alert: Alert, job_id: str, on: On) -> str:
     return f"{alert.id}/{alert.fired or alert.began:.3f}/{job_id}/{on.value}"
 
 
+def next_round(chain_id: str) -> str:
+    """The id of the chain after this one on the same occasion, for an alert that goes on."""
+    first, _, number = chain_id.partition("#")
+    return f"{first}#{int(number or 1) + 1}"
+
+
+def of_occasion(chain_id: str) -> str:
+    """The occasion, whatever the round."""
+    return chain_id.partition("#")[0]
+
+
 def forecast_s(rule: RuleSpec | None, alert: Alert) -> float | None:
     """The seconds that the alert says are left, where its rule forecasts."""
     labels = alert.labels if rule is None else {**rule.labels, **alert.labels}

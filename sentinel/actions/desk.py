@@ -185,9 +185,9 @@ class Desk:
             return
         if not durable:
             self.ledger.write("request", self.book.record(replace(draft, unjournalled=True)))
-        self.task(self._send(draft.id))
+        self.task(self.send(draft.id))
 
-    async def _send(self, request_id: str) -> None:
+    async def send(self, request_id: str) -> None:
         """Hand one planned request over to its job, and take in what comes of it at once."""
         request = self.book.requests[request_id]
         job = self.control.find(request.job_id)

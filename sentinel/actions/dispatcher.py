@@ -15,6 +15,7 @@ from typing import Any
 
 from sentinel.actions import hooks, machine
 from sentinel.actions.addressing import about
+from sentinel.actions.chain import HARMLESS
 from sentinel.actions.desk import Desk
 from sentinel.actions.hooks import Distrust, RunHook
 from sentinel.actions.lift import Lift
@@ -27,7 +28,7 @@ from sentinel.model.alerts import Alert, AlertState, On, Reason, Transition
 from sentinel.model.events import Event
 from sentinel.model.jobs import Job
 from sentinel.model.journal import Record
-from sentinel.model.requests import Outcome, Request, RequestKind
+from sentinel.model.requests import Outcome, Request, RequestKind, RequestState
 
 _ANSWERS = frozenset({Outcome.ACKNOWLEDGED, Outcome.DONE, Outcome.REFUSED, Outcome.FAILED})
 _PRUNE_EVERY_S = 60.0
@@ -104,7 +105,10 @@ class Dispatcher:
             if self._desk.control.find(job_id) is not None:
                 self._desk.control.set_degrade_level(job_id, ladder.level)
         for request in self._desk.book.open_requests():
-            self._desk.change(request, machine.Restarted(), at)
+            if self._never_sent(request, at):
+                self._desk.task(self._desk.send(request.id))
+            else:
+                self._desk.change(request, machine.Restarted(), at)
         for hook in [hook for hook in self._desk.book.hooks.values() if hook.closed is None]:
             self._runner.close_hook(hook, None, "sentinel was restarted before it ended; not started again", at)
         self._recovered = True
@@ -249,6 +253,16 @@ class Dispatcher:
         self._runner.advance(at)
         if self._recovered:
             self._lift.hold(at)
+
+    def _never_sent(self, request: Request, at: float) -> bool:
+        """Whether a request was only planned before the restart, and may still be sent, for the first time.
+
+        Nothing leaves without being written down as sent, but a checkpoint while
+        the journal fails; and that one does no harm.
+        """
+        alert, _ = self._alerts.get(request.alert or "", (None, None))
+        firing = alert is not None and alert.state is AlertState.FIRING and (alert.fired or 0.0) <= request.created
+        return request.state is RequestState.PLANNED and request.kind in HARMLESS and firing and at < request.deadline
 
     def _credit(self, alert: Alert, at: float) -> None:
         """The alert ended: the degrades it asked for have worked."""

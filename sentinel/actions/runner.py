@@ -19,7 +19,7 @@ from sentinel.actions.hooks import Distrust, HookRun, RunHook
 from sentinel.model.alerts import ActionSpec, After, Alert, AlertState, On, RuleSpec
 from sentinel.model.events import Severity, event
 from sentinel.model.jobs import Job
-from sentinel.model.requests import RequestKind
+from sentinel.model.requests import Answer, RequestKind
 from sentinel.model.wire import encode
 
 Alerts = dict[str, tuple[Alert, RuleSpec | None]]
@@ -94,6 +94,24 @@ class Runner:
         """Let every open chain take the steps that are due."""
         for name in [chain.id for chain in self._desk.book.chains.values() if chain.open]:
             self._advance(self._desk.book.chains[name], at)
+        for chain in [chain for chain in self._desk.book.chains.values() if self._goes_on(chain, at)]:
+            again = replace(chain, id=chains.next_round(chain.id), position=0, last="", reached=None, asked=0.0)
+            self._advance(replace(again, begun=at, ended=None, because=Because.FIRST, left_s=None), at)
+
+    def _goes_on(self, chain: Chain, at: float) -> bool:
+        """Whether a chain is walked again: its alert outlasts the cooldown, and the job can go down another level."""
+        if chain.because is not Because.COMPLETE or chain.on is not On.FIRING or not self._alert_open(chain):
+            return False
+        if chains.next_round(chain.id) in self._desk.book.chains:
+            return False
+        step = next((step for step in chain.steps if step.request is RequestKind.DEGRADE), None)
+        job = self._desk.control.find(chain.job_id)
+        last = self._desk.book.last_by(f"rule:{chain.rule}", chain.job_id, RequestKind.DEGRADE)
+        if step is None or last is None or job is None or not job.alive or last.created < chain.begun:
+            return False
+        heard = last.acknowledged is not None or last.answer is Answer.UNKNOWN
+        lower = self._desk.book.ladder(job.id).level < job.spec.degrade_levels
+        return heard and lower and at >= last.created + step.cooldown_s
 
     def _advance(self, chain: Chain, at: float) -> None:
         while chain.open:
@@ -157,7 +175,7 @@ class Runner:
         return (
             alert is not None
             and alert.state is AlertState.FIRING
-            and chains.occasion(alert, chain.job_id, chain.on) == chain.id
+            and chains.occasion(alert, chain.job_id, chain.on) == chains.of_occasion(chain.id)
         )
 
     def _say_end(self, chain: Chain, at: float) -> None:

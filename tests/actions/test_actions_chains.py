@@ -355,3 +355,19 @@ async def test_a_pending_alert_asks_nothing() -> None:
     alert = an_alert(rule, NOW, state=AlertState.PENDING)
     await world.fire(Transition(alert, AlertState.INACTIVE, Reason.BEGAN, NOW, rule))
     assert world.asked() == []
+
+
+async def test_an_alert_that_outlasts_the_cooldown_takes_the_job_one_level_lower_but_never_below_the_last() -> None:
+    world = World()
+    world.jobs.add(a_job(spec={"degrade_levels": 2}))
+    change = firing(a_rule(DEGRADE), NOW)
+    await world.fire(change)
+    await world.after(299)
+    assert world.jobs.levels["j1"] == 1
+    await world.after(1)
+    assert world.jobs.levels["j1"] == 2
+    world.restart([change])
+    for _ in range(20):
+        await world.after(300)
+    assert world.asked() == ["degrade", "degrade"]
+    assert len(world.dispatcher.requests()) == 2, "and nothing is said each time either"

@@ -37,8 +37,22 @@ async def test_killed_between_request_and_answer_the_request_is_unknown_and_the_
     assert world.asked() == ["checkpoint", "degrade"], "never sent before, harmless, and the alert still fires"
     assert "never_sent_before_restart" in world.request(K.DEGRADE).detail
     world.restart([change])
-    await world.after(400)
+    await world.after(200)
     assert world.asked() == ["checkpoint", "degrade"]
+
+
+async def test_killed_after_planning_and_before_sending_it_is_sent_for_the_first_time() -> None:
+    world = World()
+    world.jobs.add(a_job())
+    change = firing(a_rule(), NOW)
+    world.journal.crash_after = 4  # checkpoint planned, sent, acknowledged; degrade planned
+    await world.fire(change)
+    await world.dispatcher.close()
+    assert world.asked() == ["checkpoint"]
+    world.restart([change])
+    await world.settle()
+    assert world.asked() == ["checkpoint", "degrade"]
+    assert world.jobs.levels == {"j1": 1}
 
 
 async def test_killed_before_a_stop_that_wanted_the_checkpoint_done_it_does_not_stop() -> None:

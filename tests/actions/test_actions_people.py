@@ -102,7 +102,7 @@ async def test_pause_is_done_when_the_job_is_seen_paused() -> None:
 
 async def test_a_level_comes_back_after_a_quiet_period_and_never_while_an_alert_holds_it() -> None:
     world = World()
-    world.jobs.add(a_job())
+    world.jobs.add(a_job(spec={"degrade_levels": 1}))
     change = firing(a_rule(DEGRADE), NOW)
     await world.fire(change)
     assert world.jobs.levels["j1"] == 1

@@ -68,7 +68,7 @@ class Mailbox:
             self._controller = None
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-        self.letters.append(email.message_from_bytes(envelope.content, policy=email.policy.default))  # type: ignore[arg-type]
+        self.letters.append(email.message_from_bytes(envelope.content, policy=email.policy.default))
         return "250 kept"
 
     def subjects(self) -> list[str]:
