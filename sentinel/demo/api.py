@@ -81,7 +81,7 @@ def _handler(api: LimitedApi) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_words: object) -> None:  # type: ignore[override]
+        def log_message(self, *_words: object) -> None:
             """The agent's own log tells it."""
 
     return Handler

@@ -10,7 +10,11 @@ from pathlib import Path
 GIB = 1024**3
 _TOTAL = 80 * GIB
 
-SHARES: Mapping[str, tuple[int, float]] = {"leaky": (0, 31.5 * GIB), "forgetful": (0, 22.0 * GIB), "happy": (1, 76.0 * GIB)}
+SHARES: Mapping[str, tuple[int, float]] = {
+    "leaky": (0, 31.5 * GIB),
+    "forgetful": (0, 22.0 * GIB),
+    "happy": (1, 76.0 * GIB),
+}
 """Which job holds how much of which board. Board 1 is at 96 % for the whole time, on purpose: that is no incident."""
 
 
@@ -24,7 +28,9 @@ def write(path: Path, pids: Mapping[str, int], elapsed: float) -> None:
     """
     boards = []
     for index in (0, 1):
-        held = {str(pids[name]): int(share) for name, (board, share) in SHARES.items() if board == index and name in pids}
+        held = {
+            str(pids[name]): int(share) for name, (board, share) in SHARES.items() if board == index and name in pids
+        }
         busy = 0.0 if not held else 0.93 - 0.06 * index + 0.05 * math.sin(elapsed / 3 + index)
         boards.append(
             {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -17,12 +16,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from sentinel.api.client import ApiError, Client
+from sentinel.demo import boards
 from sentinel.errors import SentinelError
 from sentinel.paths import LONGEST_SOCKET_PATH
 
 _START_S = 15.0
 _END_S = 4.0
-_PR_SET_PDEATHSIG = 1
+_DIES_WITH_US = """
+import ctypes, os, sys
+PR_SET_PDEATHSIG, SIGTERM = 1, 15
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""A step between us and the program, which the kernel tells when we die: not done after a fork in a threaded process."""
 _CONFIGURATION = """\
 # The demonstration's. Only the interval differs from the defaults: a bad night in forty seconds.
 mode: act
@@ -52,6 +58,7 @@ class House:
             os.mkfifo(self.lifeline, 0o600)
             self._line = os.open(self.lifeline, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             (self.root / "sentinel.yaml").write_text(_CONFIGURATION, encoding="utf-8")
+            boards.write(self.gpus, {}, 0.0)
             self._start_daemon()
         except BaseException:
             self.close()
@@ -123,14 +130,13 @@ class House:
     def _spawn(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
         with (self.root / f"{name}.err").open("wb") as errors:
             return subprocess.Popen(
-                command,
+                [sys.executable, "-ISc", _DIES_WITH_US, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 env=self._environment(),
                 cwd=self.root,
                 start_new_session=True,  # Ctrl-C is for us: we end them in order
-                preexec_fn=_die_with_parent,
             )
 
     def _environment(self) -> dict[str, str]:
@@ -153,14 +159,6 @@ def _directory() -> Path:
         made.rmdir()
         made = Path(tempfile.mkdtemp(prefix="sentinel-demo-", dir="/tmp"))
     return made.resolve()
-
-
-_libc = ctypes.CDLL(None)
-"""Loaded before any fork: the child may only call into it."""
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _end(processes: list[subprocess.Popen[bytes]], *, told: bool = True) -> None:

@@ -45,7 +45,6 @@ class Stage:
 
     def start(self) -> None:
         """Start the four jobs."""
-        boards.write(self.house.gpus, {}, 0.0)
         for role in self.roles:
             self.house.run(role.name, role.options, role.module, role.arguments)
 

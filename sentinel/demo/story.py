@@ -1,8 +1,11 @@
-"""What happened, and whether it is what was told. Pure: it is shown events and overviews, and says what it makes of them."""
+"""What happened, and whether it is what was told.
+
+Pure: it is shown events and overviews, and says what it makes of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,7 +140,8 @@ class Saved(Part):
             late = self._asked_at_ratio > _TOO_LATE
             words = (
                 f"saved: asked at {self._asked_at_ratio:.0%} of its limit, checkpoint after "
-                f"{max(0.0, self.seconds('saved') - self.seconds('asked')):.1f} s, leak stopped at {self._ratio:.0%}; it lives on"
+                f"{max(0.0, self.seconds('saved') - self.seconds('asked')):.1f} s, "
+                f"leak stopped at {self._ratio:.0%}; it lives on"
             )
             self.verdict = Verdict(at, self.job, not late, f"asked too late: {words}" if late else words)
 
@@ -177,7 +181,9 @@ class Slowed(Part):
         self.reach("quiet", f"no refusal for {_QUIET_S:.0f} s, {served - self._served_then} calls served meanwhile", at)
         if self.verdict is None and all(word in self.reached for word in self.needs):
             pause = self.seconds("asked") - self.seconds("refused")
-            words = f"slowed down: asked {pause:.1f} s after the first 429, none in the last {_QUIET_S:.0f} s; it works on"
+            words = (
+                f"slowed down: asked {pause:.1f} s after the first 429, none in the last {_QUIET_S:.0f} s; it works on"
+            )
             self.verdict = Verdict(at, self.job, ok=True, message=words)
 
 
@@ -210,7 +216,7 @@ class Undisturbed(Part):
         self._rss = self._used = 0.0
         self._began: float | None = None
 
-    def event(self, kind: str, data: Data, message: str, at: float) -> None:
+    def event(self, kind: str, data: Data, message: str, at: float) -> None:  # noqa: ARG002 - as its siblings
         """Any alert or request is one too many."""
         if kind in {"alert.firing", "request.sent"}:
             self.reach("disturbed", message, at)
@@ -233,8 +239,8 @@ class Undisturbed(Part):
         """The others are decided: was it left alone long enough?"""
         if self.verdict is None and "running" in self.reached and at - (self._began or at) >= _HAPPY_AT_LEAST_S:
             words = (
-                f"undisturbed: resident sets of its workers sum to {format_bytes(self._rss)}, {format_bytes(self._used)} "
-                "are really used, and nobody was told or asked"
+                f"undisturbed: resident sets of its workers sum to {format_bytes(self._rss)}, "
+                f"{format_bytes(self._used)} are really used, and nobody was told or asked"
             )
             self.verdict = Verdict(at, self.job, ok=True, message=words)
 
@@ -251,7 +257,7 @@ class Story:
         self._told: set[tuple[str, str]] = set()
         self._known: set[str] = set()
 
-    def events(self, events: list[Data], began: float) -> None:
+    def events(self, events: Sequence[Data], began: float) -> None:
         """What the daemon says has happened; the same event may come twice.
 
         Args:
@@ -271,7 +277,7 @@ class Story:
             else:
                 part.event(kind, event.get("data") or {}, message, at)
 
-    def look(self, jobs: list[Data], refused_ago: float | None, served: int, at: float) -> None:
+    def look(self, jobs: Sequence[Data], refused_ago: float | None, served: int, at: float) -> None:
         """The jobs of the overview, and what the API has counted."""
         for job in jobs:
             if (part := self.parts.get(str(job.get("name")))) is not None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import math
+import signal
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -53,7 +57,7 @@ class SentinelApp(App[None]):
     CSS_PATH = Path(__file__).with_name("sentinel.tcss")
     TITLE = "sentinel"
     ENABLE_COMMAND_PALETTE = False
-    COMMANDS: ClassVar[set[Any]] = set()  # type: ignore[assignment]
+    COMMANDS: ClassVar[set[Any]] = set()
 
     class Fresh(Message):
         """Everything, as it is now."""
@@ -108,7 +112,8 @@ class SentinelApp(App[None]):
         self.hostname = hostname or socket.gethostname()
         self.seen: Snapshot | None = None
         self.lost = ""
-        self.back_s = self.settings.chart_s
+        self.back_s: float | None = None
+        """What the user wants the charts to show; None: as long as the job has run, up to the settings' span."""
         self.events: deque[Event] = deque(maxlen=self.settings.events)
         self._requests: tuple[str, list[Request]] = ("", [])
         self._connect = connect
@@ -121,6 +126,7 @@ class SentinelApp(App[None]):
         self.theme = "sentinel"
         self.push_screen(OverviewPage())
         self.set_interval(0.2, self._catch_up)
+        self._leave_when_told()
         self._feed.start()
 
     def on_unmount(self) -> None:
@@ -180,11 +186,11 @@ class SentinelApp(App[None]):
         """Say that somebody has seen them."""
         self.run_worker(partial(self._acknowledge, alerts), thread=True, group="ask", exit_on_error=False)
 
-    def fetch_curve(self, job: Job, width: int) -> None:
+    def fetch_curve(self, job: Job, back_s: float, width: int) -> None:
         """Fetch the memory of a job for the page in front."""
         if self.seen is not None:
             self.run_worker(
-                partial(self._fetch_curve, job, self.seen.time, self.back_s, width),
+                partial(self._fetch_curve, job, self.seen.time, back_s, width),
                 thread=True, group="curve", exclusive=True, exit_on_error=False,
             )  # fmt: skip
 
@@ -193,6 +199,13 @@ class SentinelApp(App[None]):
         self.run_worker(
             partial(self._fetch_requests, job), thread=True, group="requests", exclusive=True, exit_on_error=False
         )
+
+    def _leave_when_told(self) -> None:
+        """SIGTERM and SIGHUP end it as q does, so that the terminal is left as it was."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread
+                loop.add_signal_handler(number, self.exit)
 
     def _catch_up(self) -> None:
         """At most five times a second, however much happens."""
@@ -300,7 +313,7 @@ def _points(answer: object, since: float | None) -> list[tuple[float, float]]:
             number = float(value)
         except (TypeError, ValueError):
             continue
-        if number == number and (since is None or moment >= since - 1):
+        if math.isfinite(number) and (since is None or moment >= since - 1):
             found.append((float(moment), number))
     return found
 

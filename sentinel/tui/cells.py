@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from sentinel.tui.snapshot import Alert, Event, Job, Memory, Request
+from sentinel.tui.snapshot import Alert, Event, Job, Memory, Request, Snapshot
 from sentinel.tui.text import (
     ASKED,
     BAD,
@@ -67,16 +67,28 @@ def danger(memory: Memory) -> str:
     return CALM
 
 
-def forecast(memory: Memory) -> tuple[str, str]:
-    """What becomes of it at this pace, in words, and their colour."""
+def of_machine(memory: Memory, seen: Snapshot) -> bool:
+    """Whether the limit that kills is the machine's own, which others fill too."""
+    total = seen.host.get("memory_total_bytes")
+    return bool(total and memory.limit and abs(memory.limit - total) < 0.01 * total)
+
+
+def forecast(memory: Memory, *, machine: bool = False) -> tuple[str, str]:
+    """What becomes of it at this pace, in words, and their colour.
+
+    Args:
+        memory: Of a job.
+        machine: Whether it is the machine that fills up, not this job alone: no reason to shout before it is soon.
+    """
     if memory.full_in is not None:
-        return f"full in {words(memory.full_in)}", danger(memory)
+        style = danger(memory)
+        return f"full in {words(memory.full_in)}", DIM if machine and style == WARN else style
     if memory.used is None:
         return "—", FAINT
     if memory.growth is None:
         return "…", DIM
     if memory.growth > _STILL:
-        return f"+{format_bytes(memory.growth)}/s", WARN
+        return f"+{format_bytes(memory.growth)}/s", DIM if machine else WARN
     if memory.growth < -_STILL:
         return "falling", GOOD
     return "steady", DIM
@@ -120,6 +132,11 @@ _WORDS = {
 def event_word(event: Event) -> str:
     """One word for an event's kind, as people would say it."""
     return _WORDS.get(event.kind) or event.kind.rpartition(".")[2].replace("_", " ")
+
+
+def event_message(event: Event) -> str:
+    """The words, without the job's name before a colon: it stands beside them."""
+    return literal(event.message.removeprefix(f"{event.job}: ") if event.job else event.message)
 
 
 def event_style(event: Event) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rich.text import Text
 
@@ -112,7 +113,7 @@ class _Plot:
     def area(self, points: Sequence[Point]) -> None:
         """Fill under the curve. A gap of more than a twentieth of the chart stays a gap."""
         widest = (self._end - self._start) / 20
-        for before, after in zip(points, points[1:], strict=False):
+        for before, after in pairwise(points):
             if after[0] - before[0] > widest:
                 continue
             first, last = self._dot(before[0]), self._dot(after[0])

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from sentinel.tui import cells
 from sentinel.tui.page import Page
 from sentinel.tui.panels import Events, Lines, MemoryChart, facts
-from sentinel.tui.questions import questions
+from sentinel.tui.questions import Answered, questions
 from sentinel.tui.rows import Row, Rows
 from sentinel.tui.snapshot import Job, Request
 from sentinel.tui.text import DIM, FAINT, GOOD, NOTE, PLAIN, WARN, cell, literal, of, short_bytes, span, words
@@ -141,11 +141,17 @@ class JobPage(Page):
             return
         self.query_one(JobTitle).show(job, seen.time)
         self.query_one(MemoryChart).show(self.curve(job))
-        said, style = cells.forecast(job.memory)
-        title = Text.assemble("Memory  ", (of(job.memory.used, job.memory.limit), PLAIN), "  ", (said, style))
+        machine = cells.of_machine(job.memory, seen)
+        said, style = cells.forecast(job.memory, machine=machine)
+        title = Text.assemble(
+            "Memory of the machine  " if machine else "Memory  ",
+            (of(job.memory.used, job.memory.limit), PLAIN),
+            "  ",
+            (said, style),
+        )
         panel = self.query_one("#chart-panel")
         panel.border_title = title
-        panel.border_subtitle = f"last {words(self.home.back_s)}"
+        panel.border_subtitle = f"last {words(self.back_s(job))}"
         self.query_one(Requests).show(self.home.requests_of(job), seen.time)
         events = self.home.events_of(job)
         self.query_one(Events).show(events)
@@ -165,12 +171,16 @@ class JobPage(Page):
         """The three questions, then facts."""
         seen = self.home.seen
         assert seen is not None
-        asked = [
-            Text.assemble((f"{one.question} ", f"bold {PLAIN}"), ("yes" if one.yes else "no", f"bold {one.style}"), f"  {one.says}",
-                *([(f"\n→ {one.do}", NOTE if one.style != GOOD else DIM)] if one.do else []), style=PLAIN)
-            for one in questions(job, seen, self.home.events_of(job))
-        ]  # fmt: skip
+        asked = [_answer(one) for one in questions(job, seen, self.home.events_of(job))]
         return Group(*asked, Text(""), facts([(Text(name, DIM), said) for name, said in _facts(job)]))
+
+
+def _answer(one: Answered) -> Text:
+    text = Text.assemble((f"{one.question} ", f"bold {PLAIN}"), ("yes" if one.yes else "no", f"bold {one.style}"))
+    text.append(f"  {one.says}", PLAIN)
+    if one.do:
+        text.append(f"\n→ {one.do}", NOTE if one.style != GOOD else DIM)
+    return text
 
 
 def _facts(job: Job) -> list[tuple[str, Text]]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from sentinel.tui import cells
 from sentinel.tui.rows import Row, Rows
 from sentinel.tui.snapshot import Job, Snapshot
-from sentinel.tui.text import BAD, DIM, FAINT, PLAIN, WARN, bar, cell, of, short_bytes, span
+from sentinel.tui.text import BAD, CALM, DIM, FAINT, PLAIN, WARN, bar, cell, of, short_bytes, span
 
 _SHORT = 9
 _SHORTER = {"starting": "starts", "stopping": "ending", "succeeded": "done", "preempted": "preempt"}
@@ -53,19 +53,20 @@ def _state(job: Job, _seen: Snapshot, width: int) -> Text:
     return cell(f"{sign} {word}", width, style)
 
 
-def _memory(job: Job, _seen: Snapshot, width: int) -> Text:
+def _memory(job: Job, seen: Snapshot, width: int) -> Text:
     if job.memory.used is None:
         return cell(cells.ending(job) or "—", width, DIM if job.alive else cells.state(job)[1])
     number = of(job.memory.used, job.memory.limit)
     length = max(0, width - _NUMBER - 1)
-    style = cells.danger(job.memory)
+    _, style = cells.forecast(job.memory, machine=cells.of_machine(job.memory, seen))
+    style = style if style in {BAD, WARN} else CALM
     return Text.assemble(
         bar(job.memory.ratio, length, style), " ", cell(number, width - length - 1, PLAIN, right=True), end=""
     )
 
 
-def _forecast(job: Job, _seen: Snapshot, width: int) -> Text:
-    said, style = cells.forecast(job.memory)
+def _forecast(job: Job, seen: Snapshot, width: int) -> Text:
+    said, style = cells.forecast(job.memory, machine=cells.of_machine(job.memory, seen))
     gap = " " if width > 14 else ""
     return cell(gap + said if job.alive else "", width, f"bold {style}" if style == BAD else style)
 
@@ -143,7 +144,15 @@ def layout(width: int, jobs: Sequence[Job]) -> list[tuple[Column, int]]:
     widths = [column.least for column in shown]
     left = width - needs()
     longest = max((len(job.name) for job in jobs), default=0)
-    for title, share in (("STATE", 2), ("JOB", longest - COLUMNS[0].least), ("FORECAST", 2), ("CKPT", 1), ("LVL", 1), ("!", 1), ("MEMORY", left)):
+    for title, share in (
+        ("STATE", 2),
+        ("JOB", longest - COLUMNS[0].least),
+        ("FORECAST", 2),
+        ("CKPT", 1),
+        ("LVL", 1),
+        ("!", 1),
+        ("MEMORY", left),
+    ):
         for index, column in enumerate(shown):
             if column.title == title:
                 more = max(0, min(left, share, column.most - widths[index]))

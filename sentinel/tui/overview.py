@@ -103,7 +103,7 @@ class OverviewPage(Page):
         chart = self.query_one(MemoryChart)
         chart.show(self.curve(job) if job else None)
         title = Text("Memory")
-        if job is not None:
-            words, style = cells.forecast(job.memory)
+        if job is not None and self.home.seen is not None:
+            words, style = cells.forecast(job.memory, machine=cells.of_machine(job.memory, self.home.seen))
             title.append(f"  {literal(job.name, 40)}  ", DIM).append(words, style)
         self.query_one("#preview").border_title = title

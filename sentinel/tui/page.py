@@ -36,8 +36,8 @@ class Page(Screen[None]):
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("q", "app.quit", "quit"),
     ]
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (120, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-flat"), (34, "-roomy")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (34, "-roomy")]
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Page(Screen[None]):
         """Fetch the curve of the job in view."""
         job = self.job()
         if job is not None and not self.home.lost:
-            self.home.fetch_curve(job, self.size.width)
+            self.home.fetch_curve(job, self.back_s(job), self.size.width)
 
     def measured(self, job_id: str, points: list[tuple[float, float]]) -> None:
         """The curve has come."""
@@ -95,7 +95,7 @@ class Page(Screen[None]):
         seen = self.home.seen
         if job_id != job.id or seen is None:
             return None
-        back = self.home.back_s
+        back = self.back_s(job)
         growing = job.alive and job.memory.full_in is not None
         return Curve(
             points=points,
@@ -106,6 +106,14 @@ class Page(Screen[None]):
             ahead_s=back / 4 if growing else 0.0,
             marks=marks(self.home.events_of(job)),
         )
+
+    def back_s(self, job: Job) -> float:
+        """How far back the chart of a job shows."""
+        if self.home.back_s is not None:
+            return self.home.back_s
+        longest = self.home.settings.chart_s
+        age = self.home.seen.time - job.started if self.home.seen and job.started else longest
+        return min(longest, next((span for span in _SPANS_S if span >= age), longest))
 
     def picked_alerts(self) -> list[Alert]:
         """What the key a is about."""
@@ -143,7 +151,10 @@ class Page(Screen[None]):
 
     def action_zoom(self, by: int) -> None:
         """Another span of time in the chart."""
-        place = min(range(len(_SPANS_S)), key=lambda index: abs(_SPANS_S[index] - self.home.back_s))
+        if (job := self.job()) is None:
+            return
+        now = self.back_s(job)
+        place = min(range(len(_SPANS_S)), key=lambda index: abs(_SPANS_S[index] - now))
         self.home.back_s = _SPANS_S[max(0, min(len(_SPANS_S) - 1, place + by))]
         self.measure()
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from rich.table import Table
 from rich.text import Text
+from textual.geometry import Size
 from textual.widget import Widget
 
 from sentinel.tui import cells
@@ -93,7 +94,9 @@ class Header(Lines):
         seen = self._seen
         waiting = [alert for alert in seen.firing if not alert.acknowledged_by]
         if waiting:
-            text = Text.assemble((f"▲ {count(len(waiting), 'alert')}", f"bold {SEVERITY.get(waiting[0].severity, WARN)}"))
+            text = Text.assemble(
+                (f"▲ {count(len(waiting), 'alert')}", f"bold {SEVERITY.get(waiting[0].severity, WARN)}")
+            )
         elif seen.faults:
             text = Text.assemble((f"● {count(len(seen.faults), 'fault')} of sentinel", WARN))
         else:
@@ -137,7 +140,9 @@ def _host(seen: Snapshot | None, width: int) -> Text:
 class Banner(Lines):
     """Says that the daemon is gone, and that it is being tried again."""
 
-    DEFAULT_CSS = "Banner { height: 1; background: #5c1f1c; padding: 0 1; display: none; } Banner.-on { display: block; }"
+    DEFAULT_CSS = (
+        "Banner { height: 1; background: #5c1f1c; padding: 0 1; display: none; } Banner.-on { display: block; }"
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +182,7 @@ class Gpus(Lines):
         self.display = bool(gpus)
         self.refresh(layout=grown)
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - textual's
         """As many lines as the boards need."""
         return -(-len(self._gpus) // self._across(width))
 
@@ -195,7 +200,7 @@ class Gpus(Lines):
         for row in range(down):
             parts = [_gpu(gpu, each) for gpu in self._gpus[row::down]]
             lines.append(Text("  ", end="").join(parts))
-        return lines
+        return lines[:height]
 
 
 def _gpu(gpu: Gpu, width: int) -> Text:
@@ -205,7 +210,9 @@ def _gpu(gpu: Gpu, width: int) -> Text:
     if not gpu.up:
         return text.append_text(cell(f"lost   {gpu.model}", width - text.cell_len, f"bold {BAD}"))
     if width >= 74:
-        text.append_text(cell(gpu.model.removeprefix("NVIDIA ").removeprefix("Simulated "), min(20, width // 6), DIM)).append(" ")
+        text.append_text(
+            cell(gpu.model.removeprefix("NVIDIA ").removeprefix("Simulated "), min(20, width // 6), DIM)
+        ).append(" ")
     warm = WARN if gpu.celsius is not None and gpu.celsius >= _HOT else DIM
     end = Text(end="")
     if gpu.celsius is not None and width >= 44:
@@ -303,7 +310,7 @@ def _event(event: Event, width: int, job_width: int) -> Text:
     text.append_text(cell(cells.event_word(event), _KIND, style)).append(" ")
     if job_width:
         text.append_text(cell(event.job, job_width, PLAIN)).append(" ")
-    text.append(literal(event.message), PLAIN if event.severity != "info" else "#b3bdc9")
+    text.append(cells.event_message(event), PLAIN if event.severity != "info" else "#b3bdc9")
     text.truncate(width, overflow="ellipsis")
     return text
 

@@ -51,7 +51,9 @@ def _checkpoints(job: Job, now: float) -> Answered:
         late = age is not None and target is not None and age > 2 * target
         if late and target:
             says += f"; one is wanted every {words(target)}"
-        do = ("press c: it can be asked" if late else "") if asked else "it cannot be asked: --on-checkpoint signal:USR1"
+        do = (
+            ("press c: it can be asked" if late else "") if asked else "it cannot be asked: --on-checkpoint signal:USR1"
+        )
         return Answered("checkpoints?", True, WARN if late else GOOD, says, do)
     if job.checkpoint_dirs:
         where = literal(job.checkpoint_dirs[0][0])
@@ -65,9 +67,16 @@ def _timeouts(job: Job, now: float, events: list[Event]) -> Answered:
     heard = f"last output {span(silent)} ago" if silent is not None else "no output yet"
     if recent:
         last = recent[-1]
-        do = "press d: it can slow down" if "degrade" in job.channels else "declare --on-degrade to be able to slow it down"
+        if job.level:
+            do = f"it has been asked to slow down (level {job.level} of {job.levels})"
+        elif "degrade" in job.channels:
+            do = "press d: it can slow down"
+        else:
+            do = "with --on-degrade it could be asked to slow down"
         kind = last.kind.removeprefix("log.").replace("_", " ")
-        return Answered("timeouts?", True, WARN, f"{count(len(recent), 'event')}, last: {kind} {span(now - last.time)} ago", do)
+        return Answered(
+            "timeouts?", True, WARN, f"{count(len(recent), 'event')}, last: {kind} {span(now - last.time)} ago", do
+        )
     if job.alive and silent is not None and silent > _SILENT_S:
         return Answered("timeouts?", True, WARN, f"silent: {heard}", "sentinel dump shows where it hangs")
     return Answered("timeouts?", False, GOOD, heard)

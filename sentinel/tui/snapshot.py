@@ -250,7 +250,9 @@ def job(data: Data) -> Job:
         alerts=tuple(str(item) for item in _list(data, "alerts")),
         requests=tuple(request(item) for item in _objects(data, "open_requests")),
         channels=_channels(spec),
-        checkpoint_dirs=tuple((_text(item, "path"), _number(item, "interval_s")) for item in _objects(spec, "checkpoints")),
+        checkpoint_dirs=tuple(
+            (_text(item, "path"), _number(item, "interval_s")) for item in _objects(spec, "checkpoints")
+        ),
         declared_limit=_number(spec, "memory_limit_bytes"),
         argv=tuple(str(item) for item in _list(spec, "argv")),
         output=tuple(str(item) for item in _list(data, "output")),

@@ -119,7 +119,9 @@ def arguments(description: str) -> argparse.ArgumentParser:
     """The options that every job of the demo has."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seconds", type=float, metavar="N", help="end by itself after N seconds")
-    parser.add_argument("--lifeline", type=Path, metavar="FIFO", help="end when nobody holds this FIFO open for writing")
+    parser.add_argument(
+        "--lifeline", type=Path, metavar="FIFO", help="end when nobody holds this FIFO open for writing"
+    )
     parser.add_argument("--step-seconds", type=float, default=0.1, metavar="N", help="time that one step takes")
     return parser
 
