@@ -53,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
 
 def line(event: Mapping[str, Any], colours: Paint) -> str:
     """One event as a line."""
-    job = f" {plain(event['job'])}:" if event["job"] else ""
+    message = plain(event["message"])
+    named = not event["job"] or message.startswith(plain(event["job"]))
+    job = "" if named else f" {plain(event['job'])}:"
     colour = OF_SEVERITY.get(event["severity"], "")
-    kind = colours(f"{event['kind']:<20}", "dim")
-    return f"{colours(clock(event['time']), 'dim')} {kind}{job} {colours(plain(event['message']), colour)}"
+    kind = colours(f"{event['kind']:<21}", "dim")
+    return f"{colours(clock(event['time']), 'dim')} {kind}{job} {colours(message, colour)}"

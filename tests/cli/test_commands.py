@@ -124,8 +124,8 @@ def test_events_are_lines(sentinel: Sentinel, daemon: SmallDaemon, running: Runn
 
     said = sentinel("events").out.splitlines()
     assert [line.split(maxsplit=2)[2] for line in said] == [
-        "job.failed           train: it broke",
-        "checkpoint.complete  train: saved",
+        "job.failed            train: it broke",
+        "checkpoint.complete   train: saved",
     ]
     assert len(json.loads(sentinel("events", "--json", "--kind", "job").out)) == 1
     assert sentinel("events", "-n", "0").out == ""

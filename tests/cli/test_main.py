@@ -36,7 +36,7 @@ def test_help_imports_no_command() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
 
     assert [name for name in loaded if name.startswith("sentinel")] == [
-        "sentinel", "sentinel.cli", "sentinel.cli.main", "sentinel.errors",
+        "sentinel", "sentinel.cli", "sentinel.cli.main",
     ]  # fmt: skip
     assert not {"argparse", "asyncio", "numpy", "socket", "subprocess"} & set(loaded)
 
