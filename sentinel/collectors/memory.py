@@ -11,6 +11,8 @@ from sentinel.model.jobs import ProcessId
 from sentinel.system.cgroups import Cgroups
 from sentinel.system.processes import PAGE_BYTES, PROC, Stat, proportional_bytes, read_small
 
+LONG_S = 0.1
+_SLOWEST_S_PER_BYTE = 0.02 / (1 << 30)
 PSS_EVERY_S, GROWING_EVERY_S, IDLE_EVERY_S = 10.0, 1.0, 60.0
 GROUPS_EVERY_S = 10.0
 _ALL_SHARE, _GROWING_SHARE = 0.002, 0.005
@@ -194,7 +196,8 @@ class SharedMemory:
     0.3 GiB of Pss. Reading Pss walks the page tables, so it is done every ten
     seconds, or as often as 0.2 % of a core allows for all trees together; while a
     tree grows, every second, or as often as 0.5 % of a core allows for it. A tree
-    in which hardly a page has faulted cannot have grown and waits a minute.
+    in which hardly a page has faulted cannot have grown and waits a minute. What
+    takes long is read in a thread of its own, so that no pass waits for it.
 
     Args:
         read: Pss of a pid, or None where it may not be read; then RSS stands for it.
@@ -212,48 +215,64 @@ class SharedMemory:
         self._budget = budget or Budget()
         self._timer = timer
         self._known: dict[tuple[int, int], _Share] = {}
+        self._reading: threading.Thread | None = None
         self._read_at = float("-inf")
         self._cost_s = 0.0
         self._sum_bytes = 0
 
-    def update(self, at: float, members: Sequence[Stat]) -> int:
-        """Bytes that the living members hold, each shared page counted once within the tree."""
+    def update(self, at: float, members: Sequence[Stat]) -> int | None:
+        """Bytes that the living members hold, each shared page counted once within the tree.
+
+        None while the first reading is under way.
+        """
         living = [stat for stat in members if stat.alive]
-        age = at - self._read_at
-        if 0 <= age < self._wait_s(living):
-            return self._estimate(living)
-        began = self._timer()
-        self._known = {(stat.pid, stat.start_ticks): self._look(stat) for stat in living}
-        self._cost_s = self._timer() - began
-        self._budget.spent(self, self._cost_s)
-        self._read_at = at
-        self._sum_bytes = sum(share.pss_bytes for share in self._known.values())
-        return self._sum_bytes
+        if self._reading is not None and not self._reading.is_alive():
+            self._reading = None
+        if self._reading is None and not 0 <= at - self._read_at < self._wait_s(living):
+            if self._expected_s(living) < LONG_S:
+                self._look(at, living)
+            else:
+                self._reading = threading.Thread(target=self._look, args=(at, living), name="read Pss", daemon=True)
+                self._reading.start()
+        return None if self._read_at == float("-inf") else self._estimate(living)
 
     def close(self) -> None:
         """The tree is gone."""
         self._budget.forget(self)
 
-    def _look(self, stat: Stat) -> _Share:
+    def _expected_s(self, living: Sequence[Stat]) -> float:
+        return self._cost_s or sum(stat.rss_pages for stat in living) * PAGE_BYTES * _SLOWEST_S_PER_BYTE
+
+    def _look(self, at: float, living: Sequence[Stat]) -> None:
+        began = self._timer()
+        known = {(stat.pid, stat.start_ticks): self._share(stat) for stat in living}
+        self._cost_s = self._timer() - began
+        self._budget.spent(self, self._cost_s)
+        # One assignment each, the time last: a pass in between sees the old reading or the new one.
+        self._sum_bytes = sum(share.pss_bytes for share in known.values())
+        self._known = known
+        self._read_at = at
+
+    def _share(self, stat: Stat) -> _Share:
         rss = stat.rss_pages * PAGE_BYTES
         pss = self._read(stat.pid)
         return _Share(rss if pss is None else pss, rss, stat.faults)
 
     def _estimate(self, living: Sequence[Stat]) -> int:
-        total = 0
+        total, shares = 0, self._known
         for stat in living:
-            known = self._known.get((stat.pid, stat.start_ticks))
+            known = shares.get((stat.pid, stat.start_ticks))
             if known is not None:  # a newcomer is read soon; till then its pages are its parent's
                 total += max(0, known.pss_bytes + stat.rss_pages * PAGE_BYTES - known.rss_bytes)
         return total
 
     def _wait_s(self, living: Sequence[Stat]) -> float:
         """How old a reading may grow."""
-        noticeable = max(16 << 20, self._sum_bytes // 50)
-        changed = {(stat.pid, stat.start_ticks) for stat in living} != self._known.keys()
+        noticeable, shares = max(16 << 20, self._sum_bytes // 50), self._known
+        changed = {(stat.pid, stat.start_ticks) for stat in living} != shares.keys()
         if changed or abs(self._estimate(living) - self._sum_bytes) > noticeable:
             return max(GROWING_EVERY_S, self._cost_s / _GROWING_SHARE)
-        pairs = ((stat, self._known[stat.pid, stat.start_ticks]) for stat in living)
+        pairs = ((stat, shares[stat.pid, stat.start_ticks]) for stat in living)
         faulted = sum(stat.faults - share.faults for stat, share in pairs) * PAGE_BYTES
         usual = PSS_EVERY_S if faulted > noticeable else IDLE_EVERY_S
         return max(usual, self._budget.together_s / _ALL_SHARE)

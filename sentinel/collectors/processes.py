@@ -142,7 +142,8 @@ class JobCollector:
         constraints = self._groups.constraints(living)
         if job.spec.memory_limit_bytes is not None:
             held = self._accounts[job.id].shared.update(at, living)
-            constraints.insert(0, Constraint("declared", float(held), float(job.spec.memory_limit_bytes)))
+            if held is not None:
+                constraints.insert(0, Constraint("declared", float(held), float(job.spec.memory_limit_bytes)))
         if host is not None:
             constraints.append(host)
         if (least := tightest(constraints)) is None:
