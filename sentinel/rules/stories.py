@@ -1,4 +1,4 @@
-"""Reads files of unit tests: promtool's format and `expect_requests`."""
+"""Reads files of unit tests: promtool's format, and `expect_alerts`, `expect_silence`, `expect_requests`."""
 
 from __future__ import annotations
 
@@ -63,6 +63,24 @@ class ExpectedRequests:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedAlerts:
+    """The firing alerts of a rule ("" any) at one time, by some of their labels; a summary where it is given."""
+
+    at: float
+    alert: str
+    firing: tuple[Labels, ...]
+    summary: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedSilence:
+    """No alert of a rule ("" any) fires at any moment up to a time."""
+
+    until: float
+    alert: str
+
+
+@dataclass(frozen=True, slots=True)
 class Story:
     """One test. Times are seconds after its start."""
 
@@ -72,6 +90,8 @@ class Story:
     alerts: tuple[Expected, ...]
     questions: tuple[Question, ...]
     requests: tuple[ExpectedRequests, ...]
+    firing: tuple[ExpectedAlerts, ...]
+    silences: tuple[ExpectedSilence, ...]
     external_labels: Labels
     external_url: str
     start: float
@@ -80,7 +100,8 @@ class Story:
     def last(self) -> float:
         """When the last expectation is due."""
         times = [*(each.at for each in self.alerts), *(each.at for each in self.questions)]
-        return max([*times, *(each.at for each in self.requests)], default=0.0)
+        times += [*(each.at for each in self.requests), *(each.at for each in self.firing)]
+        return max([*times, *(each.until for each in self.silences)], default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +131,7 @@ def read_story_file(path: Path | str, problems: list[Problem]) -> StoryFile | No
 def _story(node: Node, interval: float) -> Story:
     fields = node.fields(
         "name", "interval", "input_series", "alert_rule_test", "promql_expr_test", "external_labels", "external_url",
-        "start_timestamp", "expect_requests",
+        "start_timestamp", "expect_requests", "expect_alerts", "expect_silence",
     )  # fmt: skip
     return Story(
         name=fields.text("name", ""),
@@ -119,6 +140,8 @@ def _story(node: Node, interval: float) -> Story:
         alerts=tuple(_expected(each) for each in fields.sequence("alert_rule_test")),
         questions=tuple(_question(each) for each in fields.sequence("promql_expr_test")),
         requests=tuple(_requests(each) for each in fields.sequence("expect_requests")),
+        firing=tuple(_firing(each) for each in fields.sequence("expect_alerts")),
+        silences=tuple(_silence(each) for each in fields.sequence("expect_silence")),
         external_labels=Labels(fields.text_mapping("external_labels")),
         external_url=fields.text("external_url", ""),
         start=_moment(fields.get("start_timestamp")),
@@ -190,6 +213,17 @@ def _requests(node: Node) -> ExpectedRequests:
     kinds = tuple(kind.value for kind in RequestKind)
     found = tuple(each.choice(kinds) or "" for each in fields.sequence("exp_requests"))
     return ExpectedRequests(_at(fields), fields.text("job", ""), fields.text("alertname", ""), found)
+
+
+def _firing(node: Node) -> ExpectedAlerts:
+    fields = node.fields("eval_time", "alertname", "firing", "summary", required=("firing",))
+    labels = tuple(Labels(each.text_mapping()) for each in fields.sequence("firing"))
+    return ExpectedAlerts(_at(fields), fields.text("alertname", ""), labels, fields.text("summary"))
+
+
+def _silence(node: Node) -> ExpectedSilence:
+    fields = node.fields("until", "alertname", required=("until",))
+    return ExpectedSilence(fields.duration("until", 0.0, above=0.0), fields.text("alertname", ""))
 
 
 def _at(fields: Fields) -> float:

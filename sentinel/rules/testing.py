@@ -1,4 +1,4 @@
-"""Runs unit tests of rules in promtool's format, and what we add to it: `expect_requests`."""
+"""Runs unit tests of rules in promtool's format, and what we add to it: `expect_alerts` and its siblings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from sentinel.rules.expectations import planned
 from sentinel.rules.loader import Options, read
 from sentinel.rules.memory import MemorySeries
 from sentinel.rules.ruleset import Group, RuleSet
-from sentinel.rules.stories import Expected, ExpectedRequests, Sample, Story, StoryFile, read_story_file
+from sentinel.rules.stories import (
+    Expected,
+    ExpectedAlerts,
+    ExpectedRequests,
+    ExpectedSilence,
+    Sample,
+    Story,
+    StoryFile,
+    read_story_file,
+)
 from sentinel.units import format_duration
 
 LOOKBACK_S = 300.0
@@ -111,19 +120,26 @@ class _Telling:
                 series.labels,
                 [(start + place * self._story.interval_s, point) for place, point in enumerate(series.points)],
             )
-        pending = sorted(self._story.alerts, key=lambda expected: expected.at)
+        pending: list[Expected | ExpectedAlerts] = [*self._story.alerts, *self._story.firing]
+        pending.sort(key=lambda expected: expected.at)
         rounds = math.floor(self._story.last / step + 1e-9) + 1
         for place in range(rounds):
             now = start + place * step
             self._evaluate(now)
             while pending and pending[0].at < (place + 1) * step - 1e-9:
-                self._compare_alerts(pending.pop(0))
+                expected = pending.pop(0)
+                if isinstance(expected, Expected):
+                    self._compare_alerts(expected)
+                else:
+                    self._compare_firing(expected)
             self._clock.advance(step)
         self._series.visible = start + (rounds - 1) * step
         for question in self._story.questions:
             self._compare_samples(question.at, question.expr, question.samples)
         for requests in self._story.requests:
             self._compare_requests(requests)
+        for silence in self._story.silences:
+            self._compare_silence(silence)
         return self._failures
 
     def _evaluate(self, now: float) -> None:
@@ -146,6 +162,35 @@ class _Telling:
         if _sorted(got) != _sorted(wanted):
             where = f"alertname: {expected.alert}, time: {_time(expected.at)}"
             self._fail(where, [_alert(*each) for each in wanted], [_alert(*each) for each in got])
+
+    def _compare_firing(self, expected: ExpectedAlerts) -> None:
+        alerts = [
+            alert
+            for alert in self._engine.alerts(resolved=False)
+            if alert.state is AlertState.FIRING and expected.alert in (alert.rule, "")
+        ]
+        left = list(alerts)
+        for wanted in expected.firing:
+            match = next((alert for alert in left if wanted.items() <= alert.labels.items()), None)
+            if match is not None:
+                left.remove(match)
+        summaries = {alert.annotation("summary") for alert in alerts}
+        told = expected.summary is None or summaries == {expected.summary}
+        if left or len(alerts) != len(expected.firing) or not told:
+            where = f"firing {expected.alert or 'alerts'}, time: {_time(expected.at)}"
+            got = [f"{_braced(alert.labels)} {alert.annotation('summary')}" for alert in alerts]
+            self._fail(where, [f"{_braced(each)} {expected.summary or ''}".rstrip() for each in expected.firing], got)
+
+    def _compare_silence(self, expected: ExpectedSilence) -> None:
+        got = [
+            f"{_braced(change.alert.labels)} at {_time(change.at - self._story.start)}"
+            for change in self._transitions
+            if change.firing
+            and change.at - self._story.start <= expected.until + 1e-9
+            and expected.alert in (change.alert.rule, "")
+        ]
+        if got:
+            self._fail(f"silence of {expected.alert or 'all alerts'} until {_time(expected.until)}", [], got)
 
     def _compare_samples(self, at: float, expr: str, wanted: Sequence[Sample]) -> None:
         from sentinel.promql import evaluate, parse

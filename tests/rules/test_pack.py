@@ -169,7 +169,7 @@ def test_healthy_memory_is_no_alert(night: Any, name: str) -> None:
 
 def test_a_model_read_from_storage_is_no_leak(night: Any) -> None:
     """It takes 25 s, so it looks like a leak; but it is read from the disk as fast as memory fills."""
-    used = lambda now: 0.75 * LIMIT * min(1.0, now / 25)  # noqa: E731 - a curve, as the others
+    used = lambda now: 0.75 * LIMIT * min(1.0, now / 25)
 
     assert night(["memory.yaml"]).live(job(used, LIMIT, read=used), 90) == []
 
@@ -206,7 +206,7 @@ def test_gpu_memory_that_grows_without_a_pause_is_told(night: Any) -> None:
 
 def test_a_fragmentation_creep_is_told_in_time(night: Any) -> None:
     """1 % a minute, in steps, as fragmentation does it."""
-    creep: Curve = lambda now: 80 * GIB * (0.7 + 0.01 * math.floor(now / 60))  # noqa: E731 - a curve, as the others
+    creep: Curve = lambda now: 80 * GIB * (0.7 + 0.01 * math.floor(now / 60))
     told = night(["memory.yaml"], tick=10.0).live(board(creep), 1700)
 
     (rule, state, at), *_ = told
