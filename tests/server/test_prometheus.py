@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,7 +19,7 @@ import pytest
 from sentinel.api.client import ApiError, Client, path_with
 from sentinel.server.listen import Listener, TcpListener, UnixListener
 from sentinel.server.settings import Settings
-from tests.server.small import NOW, Running, SmallDaemon
+from tests.server.small import NOW, Running, SmallDaemon, until
 
 TOKEN = "a-token"
 
@@ -254,3 +256,61 @@ class TestOverTcp:
     def test_promtool_asks_for_series_and_labels(self, promtool: Callable[..., str]) -> None:
         assert '{__name__="job_processes", job="a"}' in promtool("series", "--match=job_processes", "URL")
         assert promtool("labels", "URL", "job").split() == ["a", "b"]
+
+    def test_promtool_finds_no_fault_in_our_metrics(self, client: Client, daemon: SmallDaemon) -> None:
+        program = shutil.which("promtool")
+        if program is None:
+            pytest.skip("promtool (Debian's package prometheus) is not installed")
+        daemon.measure("host_disk", {('/a "b"\\c\n',): {"host_disk_free_bytes": 1.5e300}})
+
+        checked = subprocess.run(
+            [program, "check", "metrics"], input=client.get("/metrics"), capture_output=True, text=True, check=False
+        )
+
+        # It also has opinions on names, which the design has fixed; what cannot be read it calls an error.
+        assert "error" not in checked.stderr, checked.stderr
+
+    def test_prometheus_scrapes_us_and_honours_our_labels(self, url: str, daemon: SmallDaemon, tmp_path: Path) -> None:
+        program = shutil.which("prometheus")
+        if program is None:
+            pytest.skip("prometheus (Debian's package) is not installed")
+        daemon.clock.advance(time.time() - NOW)
+        daemon.measure("checkpoint", {("a",): {"checkpoint_last_step": 7}}, daemon.clock.now())
+        (tmp_path / "prometheus.yml").write_text(f"""
+scrape_configs:
+  - job_name: sentinel
+    scrape_interval: 1s
+    honor_labels: true
+    authorization: {{credentials: {TOKEN}}}
+    static_configs: [{{targets: ["{url.removeprefix("http://")}"]}}]
+""")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        command = [
+            program, f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data",
+            f"--web.listen-address={address}", "--log.level=error",
+        ]  # fmt: skip
+        asked = f"http://{address}/api/v1/query?query=checkpoint_last_step"
+        seen: list[tuple[dict[str, str], str]] = []
+
+        def scraped() -> bool:
+            seen[:] = _samples(asked)
+            return bool(seen)
+
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as scraping:
+            try:
+                until(scraped, 30)
+            finally:
+                scraping.terminate()
+
+        assert seen == [({"__name__": "checkpoint_last_step", "job": "a"}, "7")]
+
+
+def _samples(url: str) -> list[tuple[dict[str, str], str]]:
+    """What a Prometheus has, without the label that it adds."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            result = json.load(answer)["data"]["result"]
+    except OSError:
+        return []
+    return [({k: v for k, v in each["metric"].items() if k != "instance"}, each["value"][1]) for each in result]
