@@ -28,7 +28,7 @@ PR_SET_PDEATHSIG, SIGTERM = 1, 15
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""A step between us and the program, which the kernel tells when we die: not done after a fork in a threaded process."""
+"""A step before the program: the kernel tells it when we die. Not done after a fork, which threads make unsafe."""
 _CONFIGURATION = """\
 # The demonstration's. Only the interval differs from the defaults: a bad night in forty seconds.
 mode: act

@@ -119,6 +119,7 @@ class SentinelApp(App[None]):
         self._connect = connect
         self._feed = Feed(connect, _Post(self), self.settings)
         self._stale = False
+        self._handlers: dict[signal.Signals, Any] = {}
 
     def on_mount(self) -> None:
         """Begin to listen."""
@@ -131,6 +132,9 @@ class SentinelApp(App[None]):
 
     def on_unmount(self) -> None:
         """Listen no more."""
+        for number, handler in self._handlers.items():
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, handler)
         self._feed.close()
 
     def on_sentinel_app_fresh(self, message: Fresh) -> None:
@@ -204,8 +208,10 @@ class SentinelApp(App[None]):
         """SIGTERM and SIGHUP end it as q does, so that the terminal is left as it was."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
+            before = signal.getsignal(number)
             with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread
                 loop.add_signal_handler(number, self.exit)
+                self._handlers[number] = before
 
     def _catch_up(self) -> None:
         """At most five times a second, however much happens."""

@@ -19,7 +19,7 @@ from sentinel.tui.panels import Events, Lines, MemoryChart, facts
 from sentinel.tui.questions import Answered, questions
 from sentinel.tui.rows import Row, Rows
 from sentinel.tui.snapshot import Job, Request
-from sentinel.tui.text import DIM, FAINT, GOOD, NOTE, PLAIN, WARN, cell, literal, of, short_bytes, span, words
+from sentinel.tui.text import DIM, FAINT, GOOD, NOTE, PLAIN, WARN, cell, count, literal, of, short_bytes, span, words
 
 
 class Requests(Rows):
@@ -115,15 +115,13 @@ class JobPage(Page):
                 yield Static(id="answers")
         with Horizontal(id="lower"):
             requests, events = Requests(id="requests"), Events(job=False, id="happened")
-            for panel, title in ((requests, "Requests"), (events, "Events")):
+            for panel in (requests, events):
                 panel.add_class("panel")
-                panel.border_title = title
                 yield panel
 
     def on_mount(self) -> None:
         """The keys go to the requests."""
         super().on_mount()
-        self.query_one("#facts").border_title = "Is it safe?"
         self.query_one("#facts", VerticalScroll).can_focus = False
         self.query_one(Requests).focus()
 
@@ -136,6 +134,9 @@ class JobPage(Page):
     def show(self) -> None:
         """Everything anew."""
         super().show()
+        self.head("#facts", "Is it safe?")
+        self.head("#requests", "Requests")
+        self.head("#happened", "Events")
         job, seen = self.job(), self.home.seen
         if job is None or seen is None:
             return
@@ -149,9 +150,7 @@ class JobPage(Page):
             "  ",
             (said, style),
         )
-        panel = self.query_one("#chart-panel")
-        panel.border_title = title
-        panel.border_subtitle = f"last {words(self.back_s(job))}"
+        self.head("#chart-panel", title, f"last {words(self.back_s(job))}" if self.has_class("-roomy") else "")
         self.query_one(Requests).show(self.home.requests_of(job), seen.time)
         events = self.home.events_of(job)
         self.query_one(Events).show(events)
@@ -200,7 +199,7 @@ def _facts(job: Job) -> list[tuple[str, Text]]:
     if job.memory.rss is not None and job.memory.used is not None and job.memory.rss > 1.5 * job.memory.used:
         add("shared pages", f"resident sets sum to {short_bytes(job.memory.rss)}; counted once")
     cpu = f"{job.cpu:.1f} cores, " if job.cpu is not None else ""
-    add("uses", f"{cpu}{job.processes:.0f} processes" if job.processes is not None else "")
+    add("uses", cpu + count(round(job.processes), "process", "processes") if job.processes is not None else "")
     add("is told", f"{job.notify} of its own receivers" if job.notify else "")
     add("log", literal(job.output[0]) if job.output else "", DIM)
     return found

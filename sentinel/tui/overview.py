@@ -17,7 +17,7 @@ from sentinel.tui.page import Page
 from sentinel.tui.panels import Alerts, Events, Gpus, MemoryChart
 from sentinel.tui.rows import Rows
 from sentinel.tui.snapshot import Alert, Job
-from sentinel.tui.text import DIM, count, literal
+from sentinel.tui.text import DIM, literal
 
 
 class OverviewPage(Page):
@@ -28,9 +28,8 @@ class OverviewPage(Page):
     def panels(self) -> ComposeResult:
         """GPUs, jobs, then alerts and events beside a chart."""
         gpus, table, alerts, events = Gpus(id="gpus"), JobsTable(id="jobs"), Alerts(id="alerts"), Events(id="events")
-        for panel, title in ((gpus, "GPUs"), (table, "Jobs"), (alerts, "Alerts"), (events, "Events")):
+        for panel in (gpus, table, alerts, events):
             panel.add_class("panel")
-            panel.border_title = title
         gpus.display = False
         yield gpus
         yield table
@@ -38,9 +37,7 @@ class OverviewPage(Page):
             with Vertical(id="left"):
                 yield alerts
                 yield events
-            preview = Vertical(MemoryChart(), id="preview", classes="panel")
-            preview.border_title = "Memory"
-            yield preview
+            yield Vertical(MemoryChart(), id="preview", classes="panel")
 
     def on_mount(self) -> None:
         """The keys go to the jobs."""
@@ -54,16 +51,20 @@ class OverviewPage(Page):
     def show(self) -> None:
         """Everything anew."""
         super().show()
+        self.head("#gpus", "GPUs")
+        self.head("#events", "Events")
         if (seen := self.home.seen) is None:
+            self.head("#jobs", "Jobs")
+            self.head("#alerts", "Alerts")
             return
         self.query_one(Gpus).show(seen.gpus)
         self.query_one(JobsTable).show(seen)
-        alerts = self.query_one(Alerts)
-        alerts.show(seen.alerts, seen.faults, seen.time)
+        self.query_one(Alerts).show(seen.alerts, seen.faults, seen.time)
         firing = len(seen.firing)
-        alerts.border_title = Text(f"Alerts  {firing} firing" if firing else "Alerts")
+        self.head("#alerts", f"Alerts  {firing} firing" if firing else "Alerts")
         self.query_one(Events).show(self.home.events)
-        self.query_one("#jobs").border_subtitle = count(sum(job.alive for job in seen.jobs), "job") + " living"
+        over = sum(not job.alive for job in seen.jobs)
+        self.head("#jobs", "Jobs", f"{over} ended" if over else "")
         self._preview()
 
     def picked_alerts(self) -> list[Alert]:
@@ -106,4 +107,4 @@ class OverviewPage(Page):
         if job is not None and self.home.seen is not None:
             words, style = cells.forecast(job.memory, machine=cells.of_machine(job.memory, self.home.seen))
             title.append(f"  {literal(job.name, 40)}  ", DIM).append(words, style)
-        self.query_one("#preview").border_title = title
+        self.head("#preview", title)

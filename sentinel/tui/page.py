@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -36,8 +37,8 @@ class Page(Screen[None]):
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("q", "app.quit", "quit"),
     ]
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (34, "-roomy")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - textual's own
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (34, "-roomy")]  # noqa: RUF012 - textual's own
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,6 +63,13 @@ class Page(Screen[None]):
     def job(self) -> Job | None:
         """The job in view."""
         raise NotImplementedError
+
+    def head(self, panel: str, title: str | Text, end: str = "") -> None:
+        """Put a title, which is never markup, on a panel."""
+        widget = self.query_one(panel)
+        gap = " " if self.has_class("-flat") else ""  # a box has one of its own
+        widget.border_title = Text.assemble(gap, title, gap)
+        widget.border_subtitle = Text(end and f"{gap}{end}{gap}")
 
     def show(self) -> None:
         """The app has news."""

@@ -22,7 +22,7 @@ BAD = "#ff6b61"
 PLAIN = "#d7dde5"
 DIM = "#7d8793"
 FAINT = "#3d4652"
-TRACK = "#2b333e"
+TRACK = "#39424e"
 
 SEVERITY = {"critical": BAD, "warning": WARN, "info": NOTE}
 
@@ -55,7 +55,8 @@ def cell(text: object, width: int, style: str = PLAIN, *, right: bool = False) -
 def bar(ratio: float | None, width: int, style: str = CALM) -> Text:
     """A bar in halves of a cell on a track; only the track where the ratio is unknown.
 
-    A heavy line, not blocks: bars in neighbouring rows must not grow together.
+    A heavy line on a thin one, not blocks: bars in neighbouring rows must not grow
+    together, and it reads without colours.
     """
     if width <= 0:
         return Text("", end="")
@@ -65,7 +66,7 @@ def bar(ratio: float | None, width: int, style: str = CALM) -> Text:
     whole, part = divmod(halves, 2)
     text = Text(end="", no_wrap=True)
     text.append("━" * whole + "╸" * part, style)
-    return text.append("━" * (width - whole - part), TRACK)
+    return text.append("─" * (width - whole - part), TRACK)
 
 
 def of(used: float | None, limit: float | None) -> str:
@@ -120,6 +121,6 @@ def percent(ratio: float | None) -> str:
     return "—" if ratio is None else f"{ratio * 100:.0f}%"
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, several: str = "") -> str:
     """`1 alert`, `2 alerts`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
