@@ -112,7 +112,7 @@ def test_a_daemon_killed_in_the_middle_asks_nothing_twice(household: Household, 
     )
     household.start()
     leaking_job(household, rate=20.0)
-    until(lambda: asked(household, "checkpoint"), 40, "a checkpoint is asked for")
+    until(lambda: [r for r in asked(household, "checkpoint") if r["acknowledged"]], 40, "a checkpoint is asked for")
     household.kill_daemon()  # between request and answer
     household.start()
     until(lambda: mailbox.letters, 30, "the firing letter")
