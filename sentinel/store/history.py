@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sentinel.errors import UsageError
 from sentinel.model.families import BY_NAME
 from sentinel.model.labels import Labels
-from sentinel.model.series import COUNTER, GAUGE, Batch, Entity, Family, Metric
+from sentinel.model.series import COUNTER, GAUGE, Entity, Family, Kind, Metric
 from sentinel.promql.series import Block, Floats, Match, Matcher
 from sentinel.store import schema
 from sentinel.store.database import Connection, Database, quoted
@@ -69,22 +70,9 @@ class History:
         entities = self._entities(cursor, table, metric, known, where, values)
         if not entities:
             return None
-        column = f"coalesce({quoted(metric)}, 'nan'::DOUBLE) AS v"
-        if not table.labels:
-            sql = f"SELECT ts, {column}, 0 AS n FROM {table.sql} WHERE {where}"
-        else:
-            names = ", ".join(f"unnest(?::VARCHAR[]) AS l{index}" for index in range(len(table.labels)))
-            joined = " AND ".join(
-                f"coalesce(t.{quoted(label)}, '') = e.l{index}" for index, label in enumerate(table.labels)
-            )
-            sql = (
-                f"SELECT t.ts, {column}, e.n FROM (SELECT * FROM {table.sql} WHERE {where}) t"
-                f" JOIN (SELECT {names}, unnest(range({len(entities)})) AS n) e ON {joined}"
-            )
-            values += [list(column) for column in zip(*entities, strict=True)]
-        found = cursor.execute(sql, values).fetchnumpy()
+        found = read(cursor, table, (metric,), where, values, entities)
         labels = self._labels(metric, table.labels, tuple(entities))
-        return _block(labels, found["ts"], found["v"], found["n"], self._lookback(table.name))
+        return _block(labels, found["ts"], found["v0"], found["n"], self._lookback(table.name))
 
     def _entities(
         self,
@@ -135,31 +123,43 @@ class History:
         return found
 
 
-def batches(database: Database, since: float) -> Iterator[Batch]:
-    """Everything measured since then as the batches it came in, family by family, each in order of time."""
-    with database.cursor() as cursor:
-        for table in schema.tables(cursor):
-            family = _family(table)
-            columns = [schema.TIME, *family.labels, *(metric.name for metric in family.metrics)]
-            rows = cursor.execute(
-                f"SELECT {', '.join(map(quoted, columns))} FROM {table.sql} WHERE ts >= ? ORDER BY ts", [since]
-            ).fetchall()
-            width = len(family.labels)
-            split_rows = ((row[0], tuple(each or "" for each in row[1 : width + 1]), row[width + 1 :]) for row in rows)
-            yield from _passes(family, split_rows)
-        narrow = cursor.execute(
-            "SELECT d.family, d.metric, d.labels, s.ts, s.value FROM family.samples s"
-            " JOIN record.series d ON d.id = s.series WHERE s.ts >= ? ORDER BY d.family, d.metric, d.labels, s.ts",
-            [since],
-        ).fetchall()
-        families: dict[tuple[str, str, tuple[str, ...]], list[tuple[float, Entity, tuple[float | None]]]] = {}
-        for name, metric, text, at, value in narrow:
-            labels = json.loads(text)
-            key = (name, metric, tuple(labels))
-            families.setdefault(key, []).append((at, tuple(labels.values()), (value,)))
-        for (name, metric, labels), series in families.items():
-            family = Family(name, labels, (_metric(metric),), narrow=True)
-            yield from _passes(family, sorted(series, key=lambda each: each[0]))
+def read(
+    cursor: Connection,
+    table: Table,
+    metrics: Sequence[str],
+    where: str,
+    values: Sequence[object],
+    entities: Sequence[Entity],
+) -> dict[str, NDArray[Any]]:
+    """Rows of some entities as arrays: `ts`, the entity's number `n`, and `v0`, `v1`, … with NaN for NULL."""
+    columns = ", ".join(
+        f"coalesce({quoted(metric)}, 'nan'::DOUBLE) AS v{index}" for index, metric in enumerate(metrics)
+    )
+    rows = f"(SELECT * FROM {table.sql} WHERE {where}) t"
+    if not table.labels:
+        found: dict[str, NDArray[Any]] = cursor.execute(
+            f"SELECT ts, 0 AS n, {columns} FROM {rows}", values
+        ).fetchnumpy()
+        return found
+    numbered = ", ".join(f"unnest(?::VARCHAR[]) AS l{index}" for index in range(len(table.labels)))
+    joined = " AND ".join(f"coalesce(t.{quoted(label)}, '') = e.l{index}" for index, label in enumerate(table.labels))
+    sql = (
+        f"SELECT t.ts, e.n, {columns} FROM {rows}"
+        f" JOIN (SELECT {numbered}, unnest(range({len(entities)})) AS n) e ON {joined}"
+    )
+    columns_of = [list(column) for column in zip(*entities, strict=True)]
+    answer: dict[str, NDArray[Any]] = cursor.execute(sql, [*values, *columns_of]).fetchnumpy()
+    return answer
+
+
+def axis(at: Floats) -> tuple[NDArray[np.intp] | None, Floats, NDArray[np.intp]]:
+    """How to sort rows (None: they are), their distinct times, and the column of each sorted row."""
+    order = None if (np.diff(at) >= 0).all() else np.argsort(at, kind="stable")
+    if order is not None:
+        at = at[order]
+    new = np.ones(len(at), dtype=np.bool_)
+    new[1:] = np.diff(at) != 0
+    return order, at[new], np.cumsum(new) - 1
 
 
 def last_values(database: Database, family: str, since: float) -> dict[Entity, dict[str, float]]:
@@ -168,9 +168,10 @@ def last_values(database: Database, family: str, since: float) -> dict[Entity, d
         table = next((table for table in schema.tables(cursor) if table.name == family), None)
         if table is None or not table.metrics:
             return {}
-        shape = _family(table)
+        shape = family_of(table)
         labels = [f"coalesce({quoted(label)}, '')" for label in shape.labels]
-        values = [f"arg_max({quoted(metric.name)}, ts)" for metric in shape.metrics]
+        metrics = [metric.name for metric in shape.metrics if metric.name in table.metrics]
+        values = [f"arg_max({quoted(metric)}, ts)" for metric in metrics]
         grouped = f" GROUP BY {', '.join(labels)}" if labels else ""
         rows = cursor.execute(
             f"SELECT {', '.join((*labels, *values))} FROM {table.sql} WHERE ts >= ?{grouped}", [since]
@@ -178,41 +179,18 @@ def last_values(database: Database, family: str, since: float) -> dict[Entity, d
     width = len(shape.labels)
     found: dict[Entity, dict[str, float]] = {}
     for row in rows:
-        pairs = zip(shape.metrics, row[width:], strict=True)
-        known = {metric.name: float(value) for metric, value in pairs if value is not None}
+        pairs = zip(metrics, row[width:], strict=True)
+        known = {metric: float(value) for metric, value in pairs if value is not None}
         if known:
             found[tuple(row[:width])] = known
     return found
 
 
-def _passes(family: Family, rows: Iterable[tuple[float, Entity, Sequence[float | None]]]) -> Iterator[Batch]:
-    """Rows in order of time as batches; a row of NULLs is an entity that ended."""
-    at: float | None = None
-    values: dict[Entity, Sequence[float | None]] = {}
-    ended: list[Entity] = []
-    for moment, entity, row in rows:
-        if at is not None and moment != at:
-            yield family.batch(at, values, covers=[*values, *ended])
-            values, ended = {}, []
-        at = moment
-        if all(value is None for value in row):
-            ended.append(entity)
-        else:
-            values[entity] = row
-    if at is not None:
-        yield family.batch(at, values, covers=[*values, *ended])
-
-
 def _block(labels: tuple[Labels, ...], at: Floats, values: Floats, rows: NDArray[np.int64], lookback_s: float) -> Block:
     """Spread the samples over one axis of time. NULL, read as NaN, is the end of a series."""
-    at = np.asarray(at, dtype=np.float64)
-    order = None if (np.diff(at) >= 0).all() else np.argsort(at, kind="stable")
+    order, times, columns = axis(at)
     if order is not None:
-        at, values, rows = at[order], values[order], rows[order]
-    new = np.ones(len(at), dtype=np.bool_)
-    new[1:] = np.diff(at) != 0
-    times = at[new]
-    columns = np.cumsum(new) - 1
+        values, rows = values[order], rows[order]
     if len(labels) * len(times) > MOST_SAMPLES:
         raise UsageError(
             f"{len(labels)} series over {len(times)} moments are more than fit into memory",
@@ -229,16 +207,14 @@ def _block(labels: tuple[Labels, ...], at: Floats, values: Floats, rows: NDArray
     return Block(labels, times, spread, present, stale, lookback_s)
 
 
-def _family(table: Table) -> Family:
+def family_of(table: Table) -> Family:
+    """What the table holds: one of ours as it is now, or a stranger as it was."""
     known = BY_NAME.get(table.name)
-    if known is not None and known.labels == table.labels and _names(known) == table.metrics:
+    if known is not None and known.labels == table.labels:
         return known
-    return Family(table.name, table.labels, tuple(map(_metric, table.metrics)))
+    return Family(table.name, table.labels, tuple(Metric(name, kind_of(name), "") for name in table.metrics))
 
 
-def _names(family: Family) -> tuple[str, ...]:
-    return tuple(metric.name for metric in family.metrics)
-
-
-def _metric(name: str) -> Metric:
-    return Metric(name, COUNTER if name.endswith("_total") else GAUGE, "")
+def kind_of(metric: str) -> Kind:
+    """The rule of the name is the rule of the kind."""
+    return COUNTER if metric.endswith("_total") else GAUGE

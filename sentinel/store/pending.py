@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isnan
 
 from sentinel.model.events import Event
 from sentinel.model.labels import Labels
@@ -14,6 +15,7 @@ from sentinel.model.wire import encode
 Row = tuple[object, ...]
 MOST_SAMPLES = 500_000
 MOST_RECORDS = 50_000
+_MOST_KEYS = 4096
 
 
 @dataclass(slots=True)
@@ -48,8 +50,12 @@ class Queue:
         """Rows of the family's table: time, labels, values; None where there is no value."""
         for batch, ended in self.batches:
             at, nothing = batch.at, (None,) * len(batch.family.metrics)
+            gaps = any(isnan(sum(column)) for column in batch.columns)
             for entity, values in zip(batch.labels, zip(*batch.columns, strict=True), strict=True):
-                yield (at, *entity, *[value if value == value else None for value in values])  # noqa: PLR0124 - NaN
+                if gaps:
+                    yield (at, *entity, *[None if isnan(value) else value for value in values])
+                else:
+                    yield (at, *entity, *values)
             for entity in ended:
                 yield (at, *entity, *nothing)
 
@@ -58,7 +64,7 @@ class Queue:
         for batch, ended in self.batches:
             for metric, column in zip(batch.family.metrics, batch.columns, strict=True):
                 for entity, value in zip(batch.labels, column, strict=True):
-                    yield batch.at, metric.name, entity, value if value == value else None  # noqa: PLR0124 - NaN
+                    yield batch.at, metric.name, entity, None if isnan(value) else value
                 for entity in ended:
                     yield batch.at, metric.name, entity, None
 
@@ -76,6 +82,8 @@ class Pending:
         self.queues: dict[object, Queue] = {}
         self.dropped = 0
         self._alive: dict[object, set[Entity]] = {}
+        self._last: dict[object, tuple[tuple[Entity, ...], tuple[Entity, ...]]] = {}
+        self._keys: dict[int, tuple[Family, object]] = {}
         self._samples = 0
         self._sequence = 0
 
@@ -111,23 +119,36 @@ class Pending:
 
     def _batch(self, batch: Batch) -> None:
         family = batch.family
-        key = (family.name, family.labels, tuple(metric.name for metric in family.metrics))
-        alive = self._alive.setdefault(key, set())
-        valued = set(batch.labels)
-        ended = tuple(entity for entity in batch.covers if entity in alive and entity not in valued)
-        alive -= set(ended)
-        alive |= valued
-        if not valued and not ended:
+        key = self._key(family)
+        last = self._last.get(key)
+        if last is not None and last[0] == batch.labels and last[1] == batch.covers:
+            ended: tuple[Entity, ...] = ()
+        else:
+            self._last[key] = batch.labels, batch.covers
+            alive, valued = self._alive.setdefault(key, set()), set(batch.labels)
+            ended = tuple(entity for entity in batch.covers if entity in alive and entity not in valued)
+            alive -= set(ended)
+            alive |= valued
+        if not batch.labels and not ended:
             return
         queue = self.queues.get(key)
         if queue is None:
             queue = self.queues[key] = Queue(family, oldest=batch.at)
         queue.batches.append((batch, ended))
-        queue.count += len(valued) + len(ended)
+        queue.count += len(batch.labels) + len(ended)
         queue.oldest = min(queue.oldest, batch.at)
         self._samples += len(batch.labels) * len(batch.columns)
         if self._samples > MOST_SAMPLES:
             self._give_up()
+
+    def _key(self, family: Family) -> object:
+        known = self._keys.get(id(family))
+        if known is None:
+            if len(self._keys) >= _MOST_KEYS:
+                self._keys.clear()
+            key = (family.name, family.labels, tuple(metric.name for metric in family.metrics))
+            known = self._keys[id(family)] = family, key  # the family too, so that its id stays its own
+        return known[1]
 
     def _row(self, table: str, at: float, row: Row) -> None:
         queue = self.queues.setdefault(table, Queue(None, oldest=at))

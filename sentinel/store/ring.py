@@ -91,6 +91,26 @@ class Ring:
             self._stale[:, rows, column] = missing
         self._evict()
 
+    def load(self, times: Floats, entities: Sequence[Entity], values: Floats, seen: Mask) -> None:
+        """Take what there was before, while nothing is here; see `Window.load`."""
+        if self._end or self._entities or not len(times):
+            return
+        first = max(len(times) - self._columns, int(np.searchsorted(times, times[-1] - self._span_s)))
+        valued = ~np.isnan(values[:, :, first:])
+        rows = np.flatnonzero(valued.any(axis=(0, 2)))
+        count, living = len(rows), len(times) - first
+        self._allocate(max(_FEWEST_ROWS, count), min(self._largest(), living + _FEWEST_COLUMNS))
+        self._end = living
+        self._times[:living] = times[first:]
+        self._values[:, :count, :living] = values[:, rows, first:]
+        self._present[:, :count, :living] = valued[:, rows]
+        self._stale[:, :count, :living] = seen[rows, first:] & ~valued[:, rows]
+        self._entities = [entities[int(row)] for row in rows]
+        self._row_of = {entity: row for row, entity in enumerate(self._entities)}
+        self._names = [[None] * count for _ in self.family.metrics]
+        if first:
+            self.kept_after = float(times[first - 1])
+
     def select(self, metric: int, matchers: tuple[Matcher, ...], start: float, end: float) -> Block | None:
         """The series of one metric from `start` to `end`: views into the buffers where all series match."""
         times = self._times[self._start : self._end]

@@ -11,8 +11,9 @@ from sentinel.model.events import Event, Severity
 from sentinel.model.series import Batch, Entity
 from sentinel.store import schema, sql
 from sentinel.store.database import Database, StoreUnavailable
-from sentinel.store.history import History, batches, last_values
+from sentinel.store.history import History, last_values
 from sentinel.store.ports import Publish
+from sentinel.store.refill import refill
 from sentinel.store.retention import Retention
 from sentinel.store.settings import Settings
 from sentinel.store.window import Window
@@ -69,17 +70,15 @@ class Store:
         self._writer.put((table, self._clock.now(), encoded))
 
     def refill(self, window: Window, since: float) -> int:
-        """Give a window what was measured since then (Unix seconds); the number of batches.
+        """Give a window what was measured since then (Unix seconds); the number of samples.
 
-        To be called before the first live batch.
+        To be called before the first live batch. Without a database the window
+        stays empty.
         """
-        count = 0
         try:
-            for batch in batches(self._database, since):
-                window.append(batch)
-                count += 1
+            count = refill(self._database, window, since)
         except StoreUnavailable:
-            return count
+            return 0
         window.filled(since)
         return count
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from sentinel.model.series import Batch, Family
-from sentinel.promql.series import Block, Match, Matcher
+from sentinel.model.series import Batch, Entity, Family
+from sentinel.promql.series import Block, Floats, Mask, Match, Matcher
 from sentinel.store.matching import split
 from sentinel.store.ring import Ring
 
 _TICKS_OF_LOOKBACK = 3
 _SWEEP_EVERY = 1024
 """Batches between two looks for families that nothing is heard of any more."""
+
+_MOST_IDENTITIES = 4096
 
 Key = tuple[str, tuple[str, ...], tuple[str, ...]]
 
@@ -36,7 +38,7 @@ class Window:
         self._tick_s = tick_s
         self._ticks: dict[str, float] = {}
         self._rings: dict[Key, Ring] = {}
-        self._by_identity: dict[int, Ring] = {}
+        self._by_identity: dict[int, tuple[Family, Ring]] = {}
         self._by_metric: dict[str, list[tuple[Ring, int]]] = {}
         self._lock = threading.Lock()
         self._appended = 0
@@ -57,10 +59,7 @@ class Window:
     def append(self, batch: Batch) -> None:
         """Take in one pass of a collector."""
         with self._lock:
-            ring = self._by_identity.get(id(batch.family))
-            if ring is None or ring.family is not batch.family:
-                ring = self._ring(batch.family)
-            ring.append(batch)
+            self._ring(batch.family).append(batch)
             self._newest = max(self._newest, batch.at)
             self._filled_from = min(self._filled_from, batch.at) if self._appended == 0 else self._filled_from
             self._appended += 1
@@ -96,6 +95,21 @@ class Window:
         times = [ring.newest for ring in self._rings.values() if ring.family.name == family]
         return max((at for at in times if at is not None), default=None)
 
+    def load(self, family: Family, times: Floats, entities: Sequence[Entity], values: Floats, seen: Mask) -> None:
+        """All at once what a family had before; only while nothing of it has been appended.
+
+        Args:
+            family: What was measured.
+            times: float64[T], ascending.
+            entities: S of them.
+            values: float64[M, S, T], NaN where there was no value.
+            seen: bool[S, T]: looked at then; without a value it had ended.
+        """
+        with self._lock:
+            self._ring(family).load(times, entities, values, seen)
+            if len(times):
+                self._newest = max(self._newest, float(times[-1]))
+
     def filled(self, since: float) -> None:
         """The window has been given all that was measured since then."""
         self._filled_from = since
@@ -117,6 +131,9 @@ class Window:
         return sum(ring.dropped for ring in self._rings.values())
 
     def _ring(self, family: Family) -> Ring:
+        known = self._by_identity.get(id(family))
+        if known is not None:
+            return known[1]
         key = family.name, family.labels, tuple(metric.name for metric in family.metrics)
         ring = self._rings.get(key)
         if ring is None:
@@ -124,19 +141,22 @@ class Window:
             self._rings[key] = ring
             for index, metric in enumerate(family.metrics):
                 self._by_metric.setdefault(metric.name, []).append((ring, index))
-        if ring.family is family:
-            self._by_identity[id(family)] = ring
+        if len(self._by_identity) >= _MOST_IDENTITIES:
+            self._by_identity.clear()
+        self._by_identity[id(family)] = family, ring  # the family too, so that its id stays its own
         return ring
 
     def _sweep(self) -> None:
         """Drop the families of which nothing is left in the span."""
+        times = [ring.newest for ring in self._rings.values()]
+        self._newest = max((at for at in times if at is not None), default=self._newest)  # the clock may have gone back
         horizon = self._newest - self._span_s
         gone = {key for key, ring in self._rings.items() if (ring.newest or horizon) < horizon}
         if not gone:
             return
         self._rings = {key: ring for key, ring in self._rings.items() if key not in gone}
         living = set(map(id, self._rings.values()))
-        self._by_identity = {key: ring for key, ring in self._by_identity.items() if id(ring) in living}
+        self._by_identity.clear()
         by_metric = (
             (name, [each for each in rings if id(each[0]) in living]) for name, rings in self._by_metric.items()
         )

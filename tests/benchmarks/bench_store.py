@@ -100,7 +100,7 @@ def writing(directory: Path, minutes: int) -> None:
     print(f"on disk: {store.size_bytes() / samples:.2f} bytes a sample, {samples} samples")
     began = time.perf_counter()
     count = store.refill(Window(), clock.now() - 1800)
-    print(f"refill of the window: {(time.perf_counter() - began) * 1e3:.0f} ms for {count} batches")
+    print(f"refill of the window: {(time.perf_counter() - began) * 1e3:.0f} ms for {count} samples")
     store.close()
     began = time.perf_counter()
     again = Store.open(directory, Settings(flush_s=3600.0), clock, print)
