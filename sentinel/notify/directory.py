@@ -48,6 +48,13 @@ class Directory:
         url = self.url(letter)
         return addresses.masked(url) if url is not None else "***"
 
+    def label(self, receiver: str) -> str:
+        """A receiver's name, fit for a label: a job by its name, never by its id."""
+        if not receiver.startswith(OWN):
+            return receiver
+        job = self._find(receiver.removeprefix(OWN))
+        return f"{OWN}{job.name if job else 'forgotten'}"
+
     def named(self, receiver: str) -> str:
         """A receiver for people."""
         if not receiver.startswith(OWN):

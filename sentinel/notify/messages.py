@@ -71,7 +71,7 @@ def bulletin(said: Bulletin, requests: Callable[[Alert], Sequence[Request]], at:
         title = f"Resolved{dark}: {_what(over[0])}" if len(over) == 1 else f"Resolved{dark}: {_crowd(over)}"
         return _text("resolved", title, [*parts, *_rest(over)], "success")
     worst = min((member.alert.severity for member in firing), key=_rank)
-    again = "Still firing: " if said.repeated else ""
+    again = {"repeat": "Still firing: ", "unanswered": "Asked in vain: "}.get(said.occasion, "")
     title = _headline(firing[0]) if len(firing) == 1 else f"{worst.upper()}: {_crowd(firing)}"
     parts = [_firing(member, requests(member.alert), at) for member in firing[:IN_FULL]]
     parts += _rest(firing)

@@ -20,7 +20,7 @@ from sentinel.model.alerts import Alert, AlertState, Transition
 from sentinel.model.events import Severity, event, new_id
 from sentinel.model.jobs import Job
 from sentinel.model.journal import JournalUnavailable, Record
-from sentinel.model.requests import Request
+from sentinel.model.requests import Answer, Request
 from sentinel.model.wire import WireError, decode, encode
 from sentinel.notify import addresses, messages, outbox, router
 from sentinel.notify.directory import OWN, Directory
@@ -43,6 +43,7 @@ from sentinel.notify.settings import Settings
 
 KINDS = frozenset({"notify.flush", "outbox"})
 UNJOURNALLED = "[sentinel's journal cannot be written: this message may come again after a restart]"
+_IN_VAIN = frozenset({Answer.REFUSED, Answer.FAILED, Answer.EXPIRED})
 _PRUNE_EVERY_S = 60.0
 _RECENT_S = 3600.0
 
@@ -167,6 +168,7 @@ class Notifier:
 
     async def tick(self, at: float) -> None:
         """Make what is due into letters and set them going; about once a second. Never waits for a delivery."""
+        self._look_for_refusals(at)
         for group in [group for group in self._groups.values() if group.due is not None and group.due <= at]:
             self._flush(group, at)
         self._post.move(at)
@@ -242,7 +244,7 @@ class Notifier:
         return [
             {
                 "id": letter.id,
-                "receiver": letter.receiver,
+                "receiver": self._directory.label(letter.receiver),
                 "address": self._directory.shown(letter),
                 "kind": letter.kind,
                 "job": letter.job,
@@ -270,6 +272,15 @@ class Notifier:
         for group in list(self._groups.values()):
             if any(member.alert.id == alert.id for member in group.members):
                 self._groups[group.id] = router.hear(group, alert, at, self._directory.settings.route, ended=why)
+
+    def _look_for_refusals(self, at: float) -> None:
+        """Where a job was asked in vain after people were told, they are told that too."""
+        for group in list(self._groups.values()):
+            for member in group.members if group.flushed is not None else ():
+                requests = self._requests_of(member.alert) if member.told else ()
+                if any(r.answer in _IN_VAIN and (r.closed or 0.0) > (group.flushed or 0.0) for r in requests):
+                    stirred = router.stir(self._groups[group.id], member.alert.id, at, self._directory.settings.route)
+                    self._groups[group.id] = stirred
 
     def _receivers_of(self, change: Transition) -> list[str]:
         """The route's receiver, and the own ones of the jobs it is about."""

@@ -153,7 +153,8 @@ class PostRoom:
             letter = replace(letter, unjournalled=True)
         self._outbox.put(letter)
         where = f"{self._directory.named(letter.receiver)} ({self._directory.shown(letter)})"
-        data = {"letter": letter.id, "receiver": letter.receiver, "attempts": letter.attempts, "title": letter.title}
+        receiver = self._directory.label(letter.receiver)
+        data = {"letter": letter.id, "receiver": receiver, "attempts": letter.attempts, "title": letter.title}
         match letter.state:
             case LetterState.DELIVERED:
                 kind, text, severity = "notification.sent", f"told {where}: {letter.title}", Severity.INFO

@@ -11,11 +11,14 @@ it was told is never mentioned.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from sentinel.model.alerts import Alert, AlertState
 from sentinel.notify.settings import Route
 
 CRITICAL = "critical"
+UNANSWERED_PAUSE_S = 30.0
+"""The least time between a critical message and the one that says that the job did not help itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Group:
         due: When the next is due, or None.
         serial: How many were made.
         letters: Of the last message.
+        unanswered: Whether a job did not do what it was asked, and people do not know yet.
     """
 
     id: str
@@ -56,15 +60,20 @@ class Group:
     due: float | None = None
     serial: int = 0
     letters: tuple[str, ...] = ()
+    unanswered: bool = False
+
+
+Occasion = Literal["news", "unanswered", "repeat"]
+"""Why a message is made: an alert began or ended; a job did not do what it was asked; nothing changed for long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bulletin:
-    """What one message of a group says."""
+    """What one message of a group says, and why it is made."""
 
     firing: tuple[Member, ...]
     resolved: tuple[Member, ...]
-    repeated: bool = False
+    occasion: Occasion = "news"
 
 
 def group_id(receiver: str, alert: Alert, route: Route) -> str:
@@ -114,15 +123,28 @@ def flush(group: Group, at: float, route: Route, silenced: frozenset[str]) -> tu
     over = tuple(m for m in group.members if m.alert.state is not AlertState.FIRING)
     fresh = any(not member.told for member in firing)
     repeated = bool(firing) and group.flushed is not None and at - group.flushed >= route.repeat_interval_s
+    unanswered = bool(firing) and group.unanswered
     kept = (*(replace(member, told=True) for member in firing), *held)
-    if not fresh and not over and not repeated:
+    if not fresh and not over and not repeated and not unanswered:
         untold = any(not member.told for member in held)
         repeat = None if group.flushed is None else group.flushed + route.repeat_interval_s
         later = repeat if repeat is not None and repeat > at and not untold else at + route.group_interval_s
-        return replace(group, due=later if kept else None), None
+        return replace(group, due=later if kept else None, unanswered=False), None
     due = at + route.repeat_interval_s if firing else at + route.group_interval_s if held else None
-    spoken = replace(group, members=kept, flushed=at, due=due, serial=group.serial + 1)
-    return spoken, Bulletin(firing, over, repeated and not fresh and not over)
+    spoken = replace(group, members=kept, flushed=at, due=due, serial=group.serial + 1, unanswered=False)
+    occasion: Occasion = "news" if fresh or over else "unanswered" if unanswered else "repeat"
+    return spoken, Bulletin(firing, over, occasion)
+
+
+def stir(group: Group, alert_id: str, at: float, route: Route) -> Group:
+    """A job did not do what it was asked because of an alert that people know to fire: they have to step in."""
+    concerned = [m for m in group.members if m.alert.id == alert_id and m.told and m.alert.state is AlertState.FIRING]
+    if not concerned or group.flushed is None or group.unanswered:
+        return group
+    pause = route.group_interval_s
+    if any(member.alert.severity == CRITICAL for member in concerned):
+        pause = min(pause, UNANSWERED_PAUSE_S)
+    return _sooner(replace(group, unanswered=True), max(at, group.flushed + pause))
 
 
 def finished(group: Group, at: float, route: Route) -> bool:

@@ -387,3 +387,36 @@ async def test_a_receiver_that_is_gone_after_a_reload_gets_nothing_more() -> Non
     await desk.tick()
     assert desk.carrier.parcels == []
     assert desk.notifier.undelivered() == 0
+
+
+async def test_a_job_that_was_asked_in_vain_is_a_reason_to_wake_people_again() -> None:
+    desk = Desk()
+    desk.jobs["j1"] = a_job()
+    change = firing()
+    request = Request(
+        "r1", "j1", "llama", 1, RequestKind.CHECKPOINT, None, "low", change.alert.id, "rule:MemoryLow", NOW, NOW + 60,
+        state=RequestState.SENT, sent=NOW,
+    )  # fmt: skip
+    desk.requests = [request]
+    desk.notifier.on_transition(change)
+    await desk.tick()
+    await desk.after(10)
+    desk.requests = [
+        replace(request, state=RequestState.CLOSED, closed=NOW + 10, answer=Answer.EXPIRED, detail="no answer in time")
+    ]
+    await desk.after(5)
+    assert len(desk.carrier.parcels) == 1
+    for _ in range(5):
+        await desk.after(15)
+    assert desk.carrier.titles()[1:] == ["Asked in vain: CRITICAL: llama runs out of memory"]
+    assert "sentinel asked for checkpoint: expired (no answer in time)" in desk.carrier.parcels[1].body
+
+
+async def test_a_jobs_own_receiver_is_named_by_the_job_and_never_by_its_id() -> None:
+    desk = Desk()
+    desk.jobs["j1"] = job = a_job(notify=OWN, state=JobState.SUCCEEDED, ended=NOW)
+    desk.carrier.answer = lambda parcel: Receipt(parcel.id, delivered=False, error="refused")
+    desk.notifier.on_job_end(job)
+    await desk.tick()
+    assert desk.notifier.outbox()[0]["receiver"] == "job:llama"
+    assert desk.events[0].data["receiver"] == "job:llama"
