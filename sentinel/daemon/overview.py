@@ -12,7 +12,7 @@ from sentinel.model.jobs import Job
 from sentinel.model.labels import METRIC_NAME, Labels
 from sentinel.promql.series import Block, Match, Matcher, SeriesReader
 
-GROWTH_WINDOW_S = 30.0
+GROWTH_WINDOW_S = 12.0
 FRESH_S = 15.0
 """A value older than this is not shown as what is now."""
 _FORECAST_HORIZON_S = 24 * 3600.0
