@@ -28,9 +28,7 @@ GROUP = "sentinel"
 _SO_PEERGROUPS = 59
 _MOST_GROUPS = 256  # CPython lends getsockopt 1,024 bytes at most
 
-READING_POSTS = frozenset(
-    f"/api/v1/{name}" for name in ("query", "query_range", "series", "labels", "format_query", "parse_query")
-)
+READING_POSTS = frozenset(f"/api/v1/{name}" for name in ("query", "query_range", "series", "labels", "format_query"))
 """Paths where Prometheus's clients read by POST."""
 
 

@@ -10,6 +10,7 @@ import os
 import socket
 import stat
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from uvicorn.server import ServerState
 
 from sentinel import paths
 from sentinel.errors import SentinelError
-from sentinel.server.access import peer_of
+from sentinel.server.access import Peer, peer_of
 from sentinel.server.settings import address
 
 _log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ HEAD_DEADLINE_S = 10.0
 STALLED_S = 30.0
 """A client that reads nothing for so long while there is something for it is let go."""
 REBIND_S = 2.0
+_SHARE = 4
 GRACE_S = 2.0
 
 Scope = MutableMapping[str, Any]
@@ -99,6 +101,7 @@ class Listening:
         self._servers: dict[Listener, asyncio.Server] = {}
         self._bound: dict[UnixListener, tuple[int, int]] = {}
         self._watch: asyncio.Task[None] | None = None
+        self._of_users: Counter[int] = Counter()
         self.last_request = time.monotonic()
         """When somebody last asked something (monotonic seconds)."""
 
@@ -168,9 +171,24 @@ class Listening:
     def _protocol(self, *, local: bool) -> PeerProtocol:
         return PeerProtocol(self._config, self._state, {}, listening=self, local=local)
 
-    def admits_another(self) -> bool:
-        """Whether there is room for one more connection."""
-        return len(self._state.connections) <= self._most
+    def admits(self, peer: Peer | None) -> bool:
+        """Whether there is room for one more connection, by this peer; no user can take all the room."""
+        if len(self._state.connections) > self._most:
+            return False
+        if peer is None or peer.uid == 0:
+            return True
+        return self._of_users[peer.uid] < max(1, self._most // _SHARE)
+
+    def came(self, peer: Peer | None) -> None:
+        """Count a connection."""
+        if peer is not None:
+            self._of_users[peer.uid] += 1
+
+    def went(self, peer: Peer | None) -> None:
+        """It is closed."""
+        if peer is not None:
+            self._of_users[peer.uid] -= 1
+            self._of_users += Counter()  # forgets those at nothing
 
     async def _rebind(self) -> None:
         """Bind again a path that somebody removed or replaced: a cleaner of /tmp, most likely."""
@@ -204,21 +222,26 @@ class PeerProtocol(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self._listening = listening
         self._local = local
+        self._peer: Peer | None = None
+        self._counted = False
         self._impatience: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Ask the kernel who it is, and begin to wait for a request."""
         super().connection_made(transport)
-        if not self._listening.admits_another():
-            transport.abort()
-            return
         if self._local:
             try:
-                self.app_state = {"peer": peer_of(transport.get_extra_info("socket"))}
+                self._peer = peer_of(transport.get_extra_info("socket"))
             except OSError:
                 transport.abort()
                 return
+            self.app_state = {"peer": self._peer}
+        if not self._listening.admits(self._peer):
+            transport.abort()
+            return
+        self._listening.came(self._peer)
+        self._counted = True
         self._impatience = self.loop.call_later(HEAD_DEADLINE_S, self._no_head)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -227,6 +250,9 @@ class PeerProtocol(H11Protocol):
             if timer is not None:
                 timer.cancel()
         self._impatience = self._stall = None
+        if self._counted:
+            self._listening.went(self._peer)
+            self._counted = False
         super().connection_lost(exc)
 
     def handle_events(self) -> None:

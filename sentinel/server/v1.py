@@ -79,11 +79,11 @@ class _V1:
                 "time": core.now(),
                 "version": __version__,
                 "mode": core.mode,
-                "host": core.host(),
-                "gpus": list(core.gpus()),
+                "host": encode(dict(core.host())),
+                "gpus": encode(list(core.gpus())),
                 "jobs": [job_object(core, job) for job in core.jobs() if viewer.sees(job)],
                 "alerts": [alert_object(alert) for alert in core.alerts() if viewer.sees_alert(alert, core)],
-                "health": core.health(),
+                "health": encode(dict(core.health())),
             }
         )
 
@@ -239,25 +239,25 @@ class _V1:
                 "mode": core.mode,
                 "started": core.started,
                 "time": core.now(),
-                **core.health(),
+                **encode(dict(core.health())),
             }
         )
 
     async def reload(self, request: Request) -> Response:
         """Read rules and notification settings again."""
         self._everything(request, "reload the configuration")
-        return answer(dict(await self._core.reload()))
+        return answer(encode(dict(await self._core.reload())))
 
     async def test_receiver(self, request: Request) -> Response:
         """Send a test message: `{"receiver": NAME}`."""
         self._everything(request, "send test messages")
         data = await object_of(request)
-        return answer(dict(await self._core.test_receiver(field(data, "receiver", str, ""))))
+        return answer(encode(dict(await self._core.test_receiver(field(data, "receiver", str, "")))))
 
     async def outbox(self, request: Request) -> Response:
         """Messages not yet delivered."""
         self._everything(request, "see the outbox")
-        return answer([dict(message) for message in self._core.outbox()])
+        return answer(encode(list(self._core.outbox())))
 
     @staticmethod
     def _everything(request: Request, what: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from sentinel.api.client import Client
 from sentinel.errors import SentinelError, UsageError
 from sentinel.server import listen
+from sentinel.server.access import Peer
 from sentinel.server.listen import TcpListener, UnixListener
 from sentinel.server.settings import Settings
 from tests.server.small import Running, SmallDaemon, until
@@ -128,6 +129,22 @@ def test_what_is_no_http_is_answered_400(running: Running, nonsense: bytes) -> N
         odd.sendall(nonsense)
 
         assert odd.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
+def test_no_user_can_take_all_the_room() -> None:
+    async def nothing(scope: object, receive: object, send: object) -> None: ...
+
+    listening = listen.Listening(nothing, [], most_clients=8)
+    alice, bob = Peer(40_001, 1), Peer(40_002, 1)
+    for _ in range(2):
+        assert listening.admits(alice)
+        listening.came(alice)
+
+    assert not listening.admits(alice)
+    assert listening.admits(bob)
+    assert listening.admits(Peer(0, 0))
+    listening.went(alice)
+    assert listening.admits(alice)
 
 
 def test_no_descriptor_is_left_behind(daemon: SmallDaemon, directory: Path) -> None:

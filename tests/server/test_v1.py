@@ -7,11 +7,12 @@ import threading
 
 import pytest
 
-from sentinel.api.client import ApiError, Client, path_with
+from sentinel.api.client import ApiError, Client, Unreachable, path_with
 from sentinel.model.alerts import AlertState
 from sentinel.model.jobs import JobSpec, JobState
 from sentinel.model.requests import Answer
 from sentinel.model.wire import encode
+from sentinel.server import v1
 from sentinel.server.access import user_name
 from sentinel.system.processes import identify
 from tests.server.small import NOW, Running, SmallDaemon, until
@@ -174,6 +175,29 @@ def test_a_follower_without_since_hears_only_what_happens(
         until(lambda: daemon.hub.listeners)
         running.daemon_call(lambda: daemon.happen("job.failed", "after"))
         assert next(stream)["message"] == "after"
+
+
+def test_a_silent_stream_has_heartbeats_and_one_without_is_dead(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(v1, "HEARTBEAT_S", 0.1)
+    stream = client.stream("/v1/events?follow=1", silence_s=0.6)
+    listener = threading.Thread(target=lambda: list(stream))
+    listener.start()
+    listener.join(1.5)
+    assert listener.is_alive()  # it lives on what the server says in between
+    stream.close()
+    listener.join(10)
+
+    monkeypatch.setattr(v1, "HEARTBEAT_S", 60.0)
+    with client.stream("/v1/events?follow=1", silence_s=0.2) as dead, pytest.raises(Unreachable):
+        next(dead)
+
+
+def test_numbers_that_are_none_are_null(client: Client, daemon: SmallDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "host", lambda: {"load1": float("nan")})
+
+    assert client.get("/v1/overview")["host"] == {"load1": None}
 
 
 def test_a_follower_that_goes_away_is_forgotten(client: Client, daemon: SmallDaemon) -> None:
