@@ -85,6 +85,8 @@ _MEANINGS = {126: ", the command could not be run", 127: ", the command was not 
 
 
 def _guess(number: int, job: Job) -> str:
+    if number == signal.SIGINT:
+        return ", interrupted"
     if job.state is JobState.STOPPED:
         return ""
     if number == signal.SIGKILL:

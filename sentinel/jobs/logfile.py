@@ -55,6 +55,10 @@ class LogFile:
         if self._unchecked < min(_CHECK, self._limit) or not self._capped:
             return
         self._unchecked = 0
+        self.cap()
+
+    def cap(self) -> None:
+        """Give the oldest part back, if it is too long."""
         if self.size > self._limit:
             self._capped = holes.drop_oldest(self.descriptor, self._limit)
 

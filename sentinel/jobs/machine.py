@@ -24,7 +24,7 @@ class Seen(StrEnum):
     STOP_ASKED = "stop_asked"  # by the owner, root or a rule of theirs
     FINISHED = "finished"  # exit code 0
     FAILED = "failed"  # another exit code, or a signal
-    NEVER_STARTED = "never_started"  # the command could not be run
+    INTERRUPTED = "interrupted"  # by Ctrl-C: somebody asked
     PREEMPTED = "preempted"  # a scheduler wanted the machine back
     VANISHED = "vanished"  # gone, and nobody saw how
 
@@ -33,7 +33,7 @@ _S = JobState
 _ENDINGS = {
     Seen.FINISHED: _S.SUCCEEDED,
     Seen.FAILED: _S.FAILED,
-    Seen.NEVER_STARTED: _S.FAILED,
+    Seen.INTERRUPTED: _S.STOPPED,
     Seen.PREEMPTED: _S.PREEMPTED,
     Seen.VANISHED: _S.LOST,
 }

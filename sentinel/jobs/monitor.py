@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Sequence
 
 from sentinel.clock import Clock
 from sentinel.jobs import endfile
 from sentinel.jobs.handover import Handover
+from sentinel.jobs.logfile import LogFile
 from sentinel.jobs.register import Register
 from sentinel.jobs.settings import Settings
 from sentinel.jobs.trees import Forest
 from sentinel.model.jobs import Job, ProcessId
 from sentinel.system import processes
+
+_CAP_EVERY_S = 60.0
 
 
 class Monitor:
@@ -46,6 +50,7 @@ class Monitor:
         self._handover = handover
         self._pidfds: dict[ProcessId, int] = {}
         self._leaderless: dict[str, float] = {}
+        self._cap_next = 0.0
 
     def tick(self) -> None:
         """Look at every living job; call it each tick, and after a job was registered or started."""
@@ -60,6 +65,7 @@ class Monitor:
             self._unwatch(process)
         self._leaderless = {job.id: self._leaderless[job.id] for job in living if job.id in self._leaderless}
         self._forest.keep([job.id for job in living])
+        self._cap([job for job in living if job.supervisor is None])
         if self._handover is not None:
             self._handover.tidy({job.id for job in living})
 
@@ -102,6 +108,15 @@ class Monitor:
         else:
             code, number, at = left
             self._register.attempt_ended(job.id, attempt=job.attempt, exit_code=code, exit_signal=number, at=at)
+
+    def _cap(self, unsupervised: Sequence[Job]) -> None:
+        """Without a supervisor the logs of our own user's jobs are kept from growing by us."""
+        if self._clock.monotonic() < self._cap_next:
+            return
+        self._cap_next = self._clock.monotonic() + _CAP_EVERY_S
+        for path in [path for job in unsupervised if job.uid == os.getuid() for path in job.output]:
+            with contextlib.suppress(OSError), LogFile(path, self._settings.log_limit_bytes) as log:
+                log.cap()
 
     def _watch(self, process: ProcessId) -> None:
         try:

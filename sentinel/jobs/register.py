@@ -179,6 +179,8 @@ class Register:
         seen = Seen.FINISHED if exit_code == 0 else Seen.FAILED
         if exit_code is None and exit_signal is None:
             seen = Seen.VANISHED
+        elif exit_signal == signal.SIGINT or exit_code == 128 + signal.SIGINT:
+            seen = Seen.INTERRUPTED
         return self._end(job, seen, exit_code=exit_code, exit_signal=exit_signal, at=at)
 
     def vanished(self, job_id: str) -> Job:

@@ -117,9 +117,7 @@ class Supervisor:
         if not self._spec.quiet:
             colours = os.isatty(2) and "NO_COLOR" not in self._environ
             home, trouble = self._environ.get("HOME", ""), self._link.trouble
-            self._voice.write(
-                banner(self._spec, met, self._streams.logs, trouble=trouble, colours=colours, home=home)
-            )
+            self._voice.write(banner(self._spec, met, self._streams.logs, trouble=trouble, colours=colours, home=home))
         elif self._link.trouble:
             self._voice.say(f"the job goes on without a daemon: {self._link.trouble}")
         if not self._streams.own_session:
@@ -206,7 +204,8 @@ class Supervisor:
         while True:
             wait_s = self._show()
             poller = select.poll()
-            poller.register(held.descriptor, select.POLLIN)
+            if held.descriptor >= 0:
+                poller.register(held.descriptor, select.POLLIN)
             poller.register(self._wake_in, select.POLLIN)
             master = self._register_pty(poller)
             keys = self._register_keys(poller)
@@ -225,7 +224,7 @@ class Supervisor:
             if master in ready:
                 self._on_pty(ready[master])
             self._flush(ready)
-            if held.descriptor in ready:
+            if held.descriptor in ready or (self._wake_in in ready and held.has_ended()):
                 return
 
     def _show(self) -> float:
@@ -428,7 +427,13 @@ class Supervisor:
         with contextlib.suppress(OSError):
             while poller.poll(linger_s * 1000):
                 shown.take(os.read(pty.master, _CHUNK))
-                self._flush({tail.sink.target: 0 for tail in self._streams.tails if _writable(tail.sink.target)})
+                self._flush_what_has_room()
+        self._flush_what_has_room()
+
+    def _flush_what_has_room(self) -> None:
+        poller = select.poll()
+        self._register_sinks(poller)
+        self._flush(dict(poller.poll(0)))
 
     def _show_the_rest(self) -> None:
         """What the job has said is shown to its end, however slow the reader; a signal that ends is enough."""
@@ -460,9 +465,3 @@ def _private(directory: str) -> bool:
     except (OSError, UsageError):
         return False
     return True
-
-
-def _writable(descriptor: int) -> bool:
-    poller = select.poll()
-    poller.register(descriptor, select.POLLOUT)
-    return bool(poller.poll(0))

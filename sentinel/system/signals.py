@@ -72,11 +72,20 @@ class Held:
 
     @classmethod
     def own_child(cls, process: ProcessId) -> Held:
-        """A child of ours that has not been waited for, even if it has ended already."""
+        """A child of ours that has not been waited for, even if it has ended already.
+
+        Its number is its own until then, so where there are no pidfds it is held all the same.
+        """
         made = cls.__new__(cls)
-        made.process, made._proc = process, processes.PROC
-        made.descriptor = os.pidfd_open(process.pid)
+        made.process, made._proc, made.descriptor = process, processes.PROC, -1
+        with contextlib.suppress(OSError, AttributeError):
+            made.descriptor = os.pidfd_open(process.pid)
         return made
+
+    def has_ended(self) -> bool:
+        """Whether it is a zombie or gone."""
+        stat = processes.read_stat(self.process.pid, self._proc)
+        return stat is None or stat.start_ticks != self.process.start_ticks or not stat.alive
 
     def check(self, catching: int | None = None) -> None:
         """Read again who it is, and whether it catches the signal `catching`.
@@ -104,7 +113,10 @@ class Held:
             NotSent: It ended in this moment, or it is not ours to signal.
         """
         try:
-            signal.pidfd_send_signal(self.descriptor, signum)
+            if self.descriptor >= 0:
+                signal.pidfd_send_signal(self.descriptor, signum)
+            else:  # our own child, not waited for
+                os.kill(self.process.pid, signum)
         except ProcessLookupError:
             raise NotSent(f"process {self.process.pid} is gone") from None
         except OSError as fault:

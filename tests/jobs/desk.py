@@ -175,6 +175,19 @@ class Desk:
         more = {"capture_output": True, "text": True, "timeout": 30, **more}
         return subprocess.run(self.command(*args), env=self.environ, cwd=self.root, check=False, **more)
 
+    def watch(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """`sentinel watch`."""
+        argv = [sys.executable, "-m", "sentinel", "watch", "--no-daemon", *args]
+        return subprocess.run(
+            argv, env=self.environ, cwd=self.root, check=False, capture_output=True, text=True, timeout=30
+        )
+
+    def process(self, *argv: str, **more: Any) -> subprocess.Popen[Any]:
+        """A process that is no job yet."""
+        started = subprocess.Popen(argv, cwd=self.root, **more)
+        self._started.append(started)
+        return started
+
     def begin(self, *args: str, **more: Any) -> subprocess.Popen[Any]:
         """A job, left running."""
         more = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -88,10 +89,8 @@ class Yard:
 
     def end(self) -> None:
         for process in self._started:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
 
 
@@ -232,7 +231,9 @@ async def test_a_dump_says_what_each_process_is_doing(yard: Yard) -> None:
     delivery = await yard.ask(yard.python("a", 0), RequestKind.DUMP)
 
     assert delivery.outcome is Outcome.DONE
-    text = Path(delivery.detail.partition(": ")[0]).read_text()
+    (dump,) = yard.root.glob("jobs/*/dump-*.txt")
+    text = dump.read_text()
+    assert str(dump) in delivery.detail
     assert "worker.py a 0" in text
     assert "thread" in text
 
@@ -338,7 +339,13 @@ def listener() -> Iterator[Callable[[int], str]]:
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
-    [(200, Outcome.DONE), (204, Outcome.DONE), (202, Outcome.ACKNOWLEDGED), (409, Outcome.REFUSED), (500, Outcome.FAILED)],
+    [
+        (200, Outcome.DONE),
+        (204, Outcome.DONE),
+        (202, Outcome.ACKNOWLEDGED),
+        (409, Outcome.REFUSED),
+        (500, Outcome.FAILED),
+    ],
 )
 async def test_an_address_answers_with_its_status(
     yard: Yard, listener: Callable[[int], str], status: int, outcome: Outcome

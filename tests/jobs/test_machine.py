@@ -20,12 +20,15 @@ STORIES = [
     ("a job that is stopped and must be killed", [Seen.STARTED, Seen.STOP_ASKED, Seen.FAILED], S.STOPPED),
     ("a stopped job whose end nobody saw", [Seen.STARTED, Seen.STOP_ASKED, Seen.VANISHED], S.STOPPED),
     ("a job whose end nobody saw", [Seen.STARTED, Seen.VANISHED], S.LOST),
+    ("a job that its user interrupts", [Seen.STARTED, Seen.INTERRUPTED], S.STOPPED),
     ("a job that a scheduler ends", [Seen.STARTED, Seen.PREEMPTED], S.PREEMPTED),
     ("a supervisor that says it again", [Seen.STARTED, Seen.PAUSED, Seen.STARTED], S.PAUSED),
 ]
 
 
-@pytest.mark.parametrize(("story", "end"), [(seen, end) for _, seen, end in STORIES], ids=[name for name, _, _ in STORIES])
+@pytest.mark.parametrize(
+    ("story", "end"), [(seen, end) for _, seen, end in STORIES], ids=[name for name, _, _ in STORIES]
+)
 def test_story(story: list[Seen], end: JobState) -> None:
     state = JobState.STARTING
     for seen in story:

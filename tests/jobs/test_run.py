@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tests.jobs.desk import Desk, running, until
 
 COUNTS = """
@@ -237,7 +238,8 @@ def test_a_killed_supervisor_does_not_take_the_job_with_it(served: Desk, to: str
     job.kill()
 
     until(lambda: served.events("sentinel.supervisor_lost"))
-    known = until(lambda: (now := served.job("train"))["state"] == "lost" and now)
+    until(lambda: served.job("train")["state"] == "lost")
+    known = served.job("train")
     log = Path(known["output"][0]).read_text()
     assert log.splitlines() == [f"line {number}" for number in range(100)]
     assert known["cause"] == "ended; nobody could see how"
@@ -248,7 +250,8 @@ def test_a_killed_supervisor_does_not_take_the_job_with_it(served: Desk, to: str
 def test_the_job_and_its_supervisor_outlive_the_daemon_and_find_the_next(served: Desk) -> None:
     program = served.script("train.py", "import sys\nsys.stdin.readline()\nsys.exit(5)")
     job = served.begin("--", "python3", program, stdin=subprocess.PIPE)
-    before = until(lambda: (now := served.job("train")).get("root") and now)
+    until(lambda: served.job("train").get("root"))
+    before = served.job("train")
     served.kill_daemon()
 
     served.start_daemon()
@@ -258,7 +261,8 @@ def test_the_job_and_its_supervisor_outlive_the_daemon_and_find_the_next(served:
     job.stdin.flush()
 
     assert job.wait(20) == 5
-    after = until(lambda: (now := served.job("train"))["state"] == "failed" and now)
+    until(lambda: served.job("train")["state"] == "failed")
+    after = served.job("train")
     assert (after["id"], after["exit_code"]) == (before["id"], 5)
     assert not served.events("sentinel.supervisor_lost")
 
@@ -272,7 +276,8 @@ def test_a_daemon_that_was_away_at_the_end_reads_how_it_was(served: Desk) -> Non
 
     served.start_daemon()
 
-    after = until(lambda: (now := served.job("train"))["state"] == "failed" and now)
+    until(lambda: served.job("train")["state"] == "failed")
+    after = served.job("train")
     assert after["exit_code"] == 9
 
 

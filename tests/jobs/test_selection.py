@@ -41,7 +41,10 @@ def test_what_catches_nothing_is_never_asked() -> None:
 
 
 def test_behind_a_forwarder_nobody_is_asked_and_the_way_out_is_named() -> None:
-    tree = [one(10, 1, "/usr/bin/timeout 9h python train.py", catches=True), one(11, 10, "python train.py", catches=True)]
+    tree = [
+        one(10, 1, "/usr/bin/timeout 9h python train.py", catches=True),
+        one(11, 10, "python train.py", catches=True),
+    ]
 
     choice = choose(tree, "USR1")
 

@@ -79,9 +79,10 @@ def test_a_pid_that_was_given_to_another_is_not_touched(start: Start) -> None:
 def test_a_process_of_another_boot_is_not_touched(start: Start) -> None:
     now = who(start(CATCHES))
 
-    assert "before the machine was started again" in signals.control(
-        [ProcessId(now.pid, now.start_ticks, "another")], signal.SIGTERM
-    ).reasons
+    assert (
+        "before the machine was started again"
+        in signals.control([ProcessId(now.pid, now.start_ticks, "another")], signal.SIGTERM).reasons
+    )
 
 
 def test_the_dead_and_the_gone_are_said(start: Start) -> None:
@@ -156,9 +157,7 @@ def test_nothing_else_in_sentinel_sends_signals() -> None:
     ways = ("os.kill(", "os.killpg(", "pidfd_send_signal(", "signal.raise_signal(")
     package = Path(signals.__file__).parents[1]
     found = {
-        str(path.relative_to(package))
-        for path in package.rglob("*.py")
-        if any(way in path.read_text() for way in ways)
+        str(path.relative_to(package)) for path in package.rglob("*.py") if any(way in path.read_text() for way in ways)
     }
 
     assert found - {"system/frames.py"} == {"system/signals.py"}
