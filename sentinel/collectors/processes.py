@@ -65,7 +65,7 @@ class JobCollector:
         self._groups = GroupLimits(self._cgroups)
         self._host = HostMemory(proc)
         self._budget = Budget()
-        self._accounts: dict[str, _Accounts] = {}
+        self._accounts: dict[str, Accounts] = {}
         self._bases: dict[str, dict[str, float]] = {}
         self._coverage = Coverage()
 
@@ -128,7 +128,7 @@ class JobCollector:
             values["job_runtime_seconds"] = max(0.0, at - job.attempt_started)
         if job.root is not None:
             if job.id not in self._accounts:
-                self._accounts[job.id] = _Accounts(self._bases.get(job.id, {}), self._budget, self._cgroups, self._proc)
+                self._accounts[job.id] = Accounts(self._bases.get(job.id, {}), self._budget, self._cgroups, self._proc)
             values |= self._accounts[job.id].read(at, members)
             living = [stat for stat in members if stat.alive]
             kills = self._accounts[job.id].kills.update(job.root, self._groups.groups(living))
@@ -155,7 +155,7 @@ class JobCollector:
         }
 
 
-class _Accounts:
+class Accounts:
     """What must be remembered of one job from pass to pass."""
 
     def __init__(self, bases: dict[str, float], budget: Budget, cgroups: Cgroups, proc: str) -> None:
@@ -165,6 +165,7 @@ class _Accounts:
         self._cpu = TreeCounter(bases.get("job_cpu_seconds_total", 0.0) * TICKS_PER_SECOND)
         self._read = TreeCounter(bases.get("job_read_bytes_total", 0.0))
         self._written = TreeCounter(bases.get("job_written_bytes_total", 0.0))
+        self._io: dict[tuple[int, int], tuple[int, int]] = {}
         self._limits: dict[tuple[int, int], int | None] = {}
         self._limits_until = float("-inf")
 
@@ -187,13 +188,21 @@ class _Accounts:
         return values
 
     def _storage(self, members: list[Stat]) -> dict[str, float | None]:
-        """Zombies are asked too: their part moves to the parent only when it reaps them."""
-        found = {(s.pid, s.start_ticks): pair for s in members if (pair := storage_bytes(s.pid, self._proc))}
-        if members and not found:
+        """Bytes read and written by the members.
+
+        Who cannot be read any more keeps its last reading while it is there: a
+        zombie's part moves to its parent when it is reaped.
+        """
+        before, self._io = self._io, {}
+        for stat in members:
+            key = (stat.pid, stat.start_ticks)
+            if (pair := storage_bytes(stat.pid, self._proc) or before.get(key)) is not None:
+                self._io[key] = pair
+        if members and not self._io:
             return {}
         return {
-            "job_read_bytes_total": self._read.update({key: float(pair[0]) for key, pair in found.items()}),
-            "job_written_bytes_total": self._written.update({key: float(pair[1]) for key, pair in found.items()}),
+            "job_read_bytes_total": self._read.update({key: float(pair[0]) for key, pair in self._io.items()}),
+            "job_written_bytes_total": self._written.update({key: float(pair[1]) for key, pair in self._io.items()}),
         }
 
     def _files(self, at: float, living: list[Stat]) -> dict[str, float | None]:

@@ -25,7 +25,7 @@ from sentinel.collectors.memory import (
     tightest,
 )
 from sentinel.collectors.monotone import TreeCounter
-from sentinel.collectors.processes import JobCollector
+from sentinel.collectors.processes import Accounts, JobCollector
 from sentinel.collectors.trees import Trees
 from sentinel.model.families import JOB
 from sentinel.model.jobs import Job, JobState, ProcessId
@@ -235,6 +235,32 @@ print('written', flush=True); input()
     if after["job_written_bytes_total"] == 0:
         pytest.skip("the temporary directory is in memory")
     assert after["job_written_bytes_total"] - before["job_written_bytes_total"] >= 3_000_000
+
+
+def test_what_a_worker_wrote_is_counted_once_through_its_death(tmp_path: Path) -> None:
+    """A zombie may not be read without root; what it wrote appears at its parent when it is reaped."""
+
+    def io(pid: int, written: int | None) -> None:
+        (tmp_path / str(pid)).mkdir(exist_ok=True)
+        if written is None:
+            (tmp_path / str(pid) / "io").unlink()
+        else:
+            (tmp_path / str(pid) / "io").write_text(f"rchar: 1\nread_bytes: 0\nwrite_bytes: {written}\ncancelled: 0\n")
+
+    accounts = Accounts({}, Budget(), Cgroups(str(tmp_path)), str(tmp_path))
+    parent, worker, zombie = stat(7, 1), stat(8, 1), stat(8, 1, state="Z")
+
+    def written(*members: Stat) -> float | None:
+        return accounts.read(100.0, list(members))["job_written_bytes_total"]
+
+    io(7, 100)
+    io(8, 50)
+    assert written(parent, worker) == 150
+    io(8, None)
+    assert written(parent, zombie) == 150
+    io(7, 155)
+    assert written(parent) == 155
+    assert written() == 155
 
 
 def test_what_the_daemon_knows_joins_the_row(start: Start) -> None:
