@@ -11,6 +11,7 @@ from sentinel.clock import ManualClock
 from sentinel.model.alerts import Alert, AlertState, Reason, RuleSpec, Transition
 from sentinel.model.families import JOB, JOB_STATE, LOG
 from sentinel.model.journal import Record
+from sentinel.model.series import Entity
 from sentinel.rules.engine import Engine, journalled
 from sentinel.rules.loader import Options, load_text
 from sentinel.rules.rounds import Round
@@ -56,7 +57,7 @@ class House:
         )
 
     def measure(self, **processes: float | None) -> None:
-        rows = {
+        rows: dict[Entity, tuple[float | None, ...]] = {
             (job,): tuple(value if metric.name == "job_processes" else None for metric in JOB.metrics)
             for job, value in processes.items()
         }

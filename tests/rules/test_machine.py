@@ -168,7 +168,7 @@ def test_nothing_fires_before_its_time(rule: RuleSpec, gaps: list[tuple[int, Obs
 
 @given(ticks)
 def test_without_clear_or_long_darkness_nothing_resolves(gaps: list[tuple[int, Observation]]) -> None:
-    story = [(at, Dark() if isinstance(seen, Clear) else seen) for at, seen in timed(gaps)]
+    story: Story = [(at, Dark() if isinstance(seen, Clear) else seen) for at, seen in timed(gaps)]
     patient = replace(RULE, dark_after_s=1e9)
 
     assert not any(change.resolving for change in play(patient, story))
@@ -177,7 +177,7 @@ def test_without_clear_or_long_darkness_nothing_resolves(gaps: list[tuple[int, O
 @given(ticks)
 def test_with_dark_after_0_dark_and_clear_end_at_the_same_moments(gaps: list[tuple[int, Observation]]) -> None:
     story = timed(gaps)
-    lit = [(at, Clear() if isinstance(seen, Dark) else seen) for at, seen in story]
+    lit: Story = [(at, Clear() if isinstance(seen, Dark) else seen) for at, seen in story]
 
     as_dark = [(change.at, change.alert.state) for change in play(AS_PROMETHEUS, story)]
     as_clear = [(change.at, change.alert.state) for change in play(AS_PROMETHEUS, lit)]

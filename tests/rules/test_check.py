@@ -1,0 +1,183 @@
+"""The linter names what loads and yet cannot mean what its author meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from sentinel.rules.check import Checked, check
+
+
+def checked(tmp_path: Path, text: str, **given: Any) -> Checked:
+    (tmp_path / "rules.yaml").write_text(dedent(text))
+    (found,) = check([tmp_path / "rules.yaml"], **given)
+    return found
+
+
+def of_expr(expr: str, extra: str = "") -> str:
+    body = "\n".join("          " + line for line in expr.splitlines())
+    return f"groups:\n- name: g\n  rules:\n    - alert: A\n      expr: |\n{body}\n{extra}"
+
+
+ODD = [
+    ("an unknown metric", "avg_over_time(gpu_utilisation[10m]) < 0.05", "unknown metric `gpu_utilisation`", "gpu_utilisation", "`gpu_utilization_ratio`"),
+    ("an unknown metric without a likeness", "xyzzy > 1", "unknown metric `xyzzy`", "xyzzy", None),
+    ("an unknown label", 'log_events_total{kid="gpu_oom"} > 1', "`log_events_total` has no label `kid`", "kid", "`kind`"),
+    ("a label of another family", 'host_load1{job="a"} > 1', "`host_load1` has no label `job`", "job", "host_load1 has no labels"),
+    ("grouping by nothing", "sum by (jib) (job_processes) > 1", "nothing here has a label `jib`", "jib", "`job`"),
+    ("a short range", "rate(job_cpu_seconds_total[5s]) > 1", "`job_cpu_seconds_total` is sampled every 2s, so 5s hold 2 of its samples", "[5s]", "at least [8s]"),
+    ("a ratio in percent", "gpu_utilization_ratio > 90", "`gpu_utilization_ratio` lies between 0 and 1, so this never holds", "gpu_utilization_ratio > 90", "0.9"),
+    ("the same, the other way round", "50 < avg(max_over_time(host_shm_used_ratio[5m]))", "`host_shm_used_ratio` lies between 0 and 1, so this never holds", "50 < avg(max_over_time(host_shm_used_ratio[5m]))", "0.5"),
+    ("a join that never matches", "job_memory_used_bytes / host_memory_total_bytes > 1", "these never match: the right side has no `job`", "/", "`/ on() group_left()`"),
+    ("a set that never matches", "job_processes > 1 and gpu_up == 0", "these never match: the right side has no `job`", "and", "`and on()`"),
+    ("a join on a label of one side", "job_processes * on (uuid) job_processes > 1", None, None, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("expr", "message", "where", "hint"), [c[1:] for c in ODD], ids=[c[0] for c in ODD])
+def test_it_names(tmp_path: Path, expr: str, message: str | None, where: str | None, hint: str | None) -> None:
+    found = checked(tmp_path, of_expr(expr))
+
+    if message is None:
+        assert found.problems == []
+        return
+    problem = found.problems[0]
+    assert problem.message == message
+    assert problem.severity == "warning"
+    assert problem.source is not None
+    assert problem.source[problem.column - 1 : problem.column - 1 + problem.width] == where
+    assert hint is None or (problem.hint or "").startswith(hint)
+
+
+FINE = [
+    "job_memory_used_bytes / on () group_left () host_memory_total_bytes > 0.5",
+    "job_gpu_memory_bytes * on (uuid, mig) group_left (model) gpu_memory_total_bytes > 1",
+    "sum by (job) (rate(log_events_total[1m])) > 1 and on (job) job_processes > 1",
+    'ALERTS{alertname="X", anything="y"} == 1',
+    'label_replace(job_processes, "short", "$1", "job", "(.).*") > 1',
+    "count without (kind) (log_events_total) > 1",
+    "absent(job_up{job='a'}) == 1",
+    "gpu_utilization_ratio > 0.9 or gpu_utilization_ratio < bool 90",
+    "host_load1 > scalar(count(job_up))",
+]
+
+
+@pytest.mark.parametrize("expr", FINE)
+def test_it_says_nothing_about(tmp_path: Path, expr: str) -> None:
+    assert [str(problem) for problem in checked(tmp_path, of_expr(expr)).problems] == []
+
+
+def test_recorded_series_are_known_with_their_labels_and_pace(tmp_path: Path) -> None:
+    found = checked(
+        tmp_path,
+        """\
+        groups:
+        - name: g
+          interval: 30s
+          rules:
+            - {record: "job:cpu", expr: "sum by (job) (rate(job_cpu_seconds_total[1m]))", labels: {x: y}}
+            - {alert: A, expr: 'job:cpu{job="a", x="y"} > 1'}
+            - {alert: B, expr: 'job:cpu{mount="a"} > 1'}
+            - {alert: C, expr: 'rate(job:cpu[1m]) > 1'}
+        """,
+    )
+
+    assert [problem.message for problem in found.problems] == [
+        "`job:cpu` has no label `mount`",
+        "`job:cpu` is sampled every 30s, so 1m hold 2 of its samples",
+    ]
+
+
+def test_an_action_that_addresses_nobody(tmp_path: Path) -> None:
+    action = "      actions: [{request: checkpoint}]\n"
+    alone = checked(tmp_path, of_expr("host_load1 > 100", action))
+    for text in (
+        of_expr("host_load1 > 100", "      actions: [{request: checkpoint, jobs: all}]\n"),
+        of_expr("job_processes > 100", action),
+        of_expr("gpu_up == 0", action),
+        of_expr("host_load1 > 100", action + "      labels: {job: train}\n"),
+        of_expr("host_load1 > 100", "      actions: [{run: [page]}]\n"),
+    ):
+        assert checked(tmp_path, text).problems == []
+
+    assert "names no job, so nobody is asked for checkpoint" in alone.problems[0].message
+    assert alone.problems[0].hint is not None
+    assert "`jobs: all`" in alone.problems[0].hint
+
+
+def test_a_template_that_names_a_label_which_never_comes(tmp_path: Path) -> None:
+    text = of_expr(
+        "sum by (job) (job_processes) > 100",
+        '      annotations: {a: "{{ $labels.jab }} {{ .Labels.job }} {{ if $labels.mount }}x{{ end }}"}\n',
+    )
+
+    problems = checked(tmp_path, text).problems
+
+    assert [(problem.message, problem.hint) for problem in problems] == [
+        ("the alert's result has no label `jab`", "`job`"),
+        ("the alert's result has no label `mount`", "it has `job`"),
+    ]
+
+
+def test_errors_and_oddities_come_together_and_duplicates_are_named(tmp_path: Path) -> None:
+    found = checked(
+        tmp_path,
+        """\
+        groups:
+        - name: g
+          rules:
+            - {alert: A, expr: "xyzzy > 1"}
+            - {alert: A, expr: "job_processes > 1"}
+            - {alert: B, expr: "job_processes >"}
+        """,
+    )
+
+    assert [(problem.line, problem.severity) for problem in found.problems] == [
+        (4, "warning"),
+        (5, "warning"),
+        (6, "error"),
+    ]
+    assert found.duplicates == ["A"]
+    assert len(found.errors) == 1
+
+
+FILES = {
+    "fine": "groups: [{name: g, rules: [{alert: A, expr: up == 0, for: 5m}, {record: 'a:b', expr: sum(up)}]}]",
+    "empty": "",
+    "no rules": "groups: [{name: g}]",
+    "a bad expression": "groups: [{name: g, rules: [{alert: A, expr: 'up =='}]}]",
+    "a bad template": "groups: [{name: g, rules: [{alert: A, expr: up, annotations: {a: '{{ $x }}'}}]}]",
+    "an unknown key": "groups: [{name: g, rules: [{alert: A, expr: up, fo: 5m}]}]",
+    "a bad duration": "groups: [{name: g, rules: [{alert: A, expr: up, for: soon}]}]",
+    "two names": "groups: [{name: g, rules: [{alert: A, record: b, expr: up}]}]",
+    "no name": "groups: [{name: g, rules: [{expr: up}]}]",
+    "a repeated group": "groups: [{name: g}, {name: g}]",
+    "a nameless group": "groups: [{name: ''}]",
+    "a recording rule with for": "groups: [{name: g, rules: [{record: b, expr: up, for: 5m}]}]",
+    "a recording rule with annotations": "groups: [{name: g, rules: [{record: b, expr: up, annotations: {a: b}}]}]",
+    "a bad metric name": "groups: [{name: g, rules: [{record: 'b c', expr: up}]}]",
+    "a bad label name": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {'a b': c}}]}]",
+    "a bare number of seconds": "groups: [{name: g, rules: [{alert: A, expr: up, for: 30}]}]",
+    "a zero": "groups: [{name: g, interval: 0s, rules: [{alert: A, expr: up, for: 0s}]}]",
+    "an unknown function": "groups: [{name: g, rules: [{alert: A, expr: 'rat(up[5m])'}]}]",
+    "a missing range": "groups: [{name: g, rules: [{alert: A, expr: 'rate(up)'}]}]",
+    "a limit": "groups: [{name: g, limit: 5, rules: [{alert: A, expr: up}]}]",
+    "duplicates": "groups: [{name: g, rules: [{alert: A, expr: up}, {alert: A, expr: up}]}]",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_promtool_gives_the_same_verdict(tmp_path: Path, promtool: Callable[..., Any], name: str) -> None:
+    found = checked(tmp_path, FILES[name])
+
+    done = promtool("check", "rules", "rules.yaml")
+
+    assert (not found.errors) is (done.returncode == 0), done.stdout + done.stderr
+    assert bool(found.duplicates) is ("duplicate rule(s) found" in done.stderr)
+    if done.returncode == 0 and not found.duplicates:
+        said = f"{found.rules} rules found" if found.rules != 1 else "1 rules found"
+        assert said in done.stdout
