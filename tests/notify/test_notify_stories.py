@@ -79,7 +79,7 @@ async def test_what_still_fires_is_told_again_after_the_repeat_interval() -> Non
 
 async def test_an_alert_that_flaps_does_not_ring_each_time() -> None:
     desk = Desk()
-    for _ in range(5):
+    for _ in range(15):
         change = firing(desk.clock.now())
         desk.notifier.on_transition(change)
         await desk.after(5)
@@ -253,6 +253,24 @@ async def test_a_failed_delivery_is_tried_again_and_later_each_time() -> None:
         "Resolved: MemoryLow on llama",
     ], "in this order"
     assert desk.notifier.undelivered() == 0
+
+
+async def test_however_often_firing_failed_resolved_waits_for_it() -> None:
+    desk = Desk()
+    desk.carrier.answer = lambda parcel: Receipt(parcel.id, delivered=False, error="refused")
+    change = firing()
+    desk.notifier.on_transition(change)
+    for _ in range(60):
+        await desk.after(15)
+    assert desk.notifier.outbox()[0]["attempts"] > 6
+    desk.notifier.on_transition(resolving(change, desk.clock.now()))
+    for _ in range(4):
+        await desk.after(15)
+    desk.carrier.answer = lambda parcel: Receipt(parcel.id, delivered=True)
+    desk.carrier.parcels.clear()
+    for _ in range(50):
+        await desk.after(15)
+    assert desk.carrier.titles() == ["CRITICAL: llama runs out of memory", "Resolved: MemoryLow on llama"]
 
 
 async def test_what_the_other_side_asks_for_is_the_least_we_wait() -> None:
