@@ -20,6 +20,8 @@ from sentinel.store.settings import Settings
 if TYPE_CHECKING:
     import duckdb
 
+    from sentinel.store.schema import Table
+
 Connection = Any
 """duckdb.DuckDBPyConnection; a cursor is one too."""
 
@@ -51,10 +53,15 @@ class Database:
         settings: Its memory.
         clock: For the time of events and the names of what is moved aside.
         report: Where faults are told.
+
+    Attributes:
+        path: The file.
+        tables: The families' tables, as the writer last made or found them.
     """
 
     def __init__(self, directory: Path, settings: Settings, clock: Clock, report: Publish) -> None:
         self.path = directory / "store.duckdb"
+        self.tables: tuple[Table, ...] = ()
         self._settings = settings
         self._clock = clock
         self._report = report
@@ -273,7 +280,8 @@ def quoted(name: str) -> str:
 def _probe(connection: Connection) -> None:
     """Damaged blocks show only when they are read: read the ends of each table."""
     tables = connection.execute(
-        "SELECT schema_name, table_name FROM duckdb_tables() WHERE schema_name IN ('family', 'record')"
+        "SELECT schema_name, table_name FROM duckdb_tables()"
+        " WHERE schema_name IN ('family', 'record') AND estimated_size > 0"
     ).fetchall()
     for schema, table in tables:
         connection.execute(f"SELECT * FROM {quoted(schema)}.{quoted(table)} LIMIT 1").fetchall()

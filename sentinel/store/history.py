@@ -14,7 +14,6 @@ from sentinel.model.families import BY_NAME
 from sentinel.model.labels import Labels
 from sentinel.model.series import COUNTER, GAUGE, Entity, Family, Kind, Metric
 from sentinel.promql.series import Block, Floats, Match, Matcher
-from sentinel.store import schema
 from sentinel.store.database import Connection, Database, quoted
 from sentinel.store.matching import condition, matches, split
 from sentinel.store.schema import Table
@@ -49,7 +48,7 @@ class History:
         name, rest = split(matchers)
         blocks: list[Block] = []
         with self._database.cursor(self._deadline_s) as cursor:
-            for table in schema.tables(cursor):
+            for table in self._database.tables:
                 for metric in table.metrics:
                     if name is None or (metric == name if isinstance(name, str) else name(metric)):
                         block = self._wide(cursor, table, metric, rest, start, end)
@@ -165,7 +164,7 @@ def axis(at: Floats) -> tuple[NDArray[np.intp] | None, Floats, NDArray[np.intp]]
 def last_values(database: Database, family: str, since: float) -> dict[Entity, dict[str, float]]:
     """The newest value of each metric of each entity of a family, so that counters go on where they were."""
     with database.cursor() as cursor:
-        table = next((table for table in schema.tables(cursor) if table.name == family), None)
+        table = next((table for table in database.tables if table.name == family), None)
         if table is None or not table.metrics:
             return {}
         shape = family_of(table)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from sentinel.model.series import Entity, Family, Metric
 from sentinel.promql.series import Floats
-from sentinel.store import schema
 from sentinel.store.database import Connection, Database, quoted
 from sentinel.store.history import axis, family_of, kind_of, read
 from sentinel.store.window import Window
@@ -21,7 +20,7 @@ def refill(database: Database, window: Window, since: float) -> int:
     """Give an empty window all that was measured since then (Unix seconds); the number of samples."""
     count = 0
     with database.cursor() as cursor:
-        for table in schema.tables(cursor):
+        for table in database.tables:
             names = ", ".join(f"coalesce({quoted(label)}, '')" for label in table.labels) or "1"
             rows = cursor.execute(f"SELECT DISTINCT {names} FROM {table.sql} WHERE ts >= ?", [since]).fetchall()
             if rows:

@@ -29,7 +29,7 @@ class Retention:
             return False
         self._hourly = moment
         root, now = database.root, self._clock.now()
-        families = [table.sql for table in schema.tables(root)] + ["family.samples"]
+        families = [table.sql for table in database.tables] + ["family.samples"]
         for table in families:
             root.execute(f"DELETE FROM {table} WHERE ts < ?", [now - self._settings.raw_s])
         for name in ("events", *schema.RECORDS):

@@ -49,20 +49,24 @@ class Table:
 
 def prepare(connection: Connection) -> None:
     """Make what is not there yet, views included, and checkpoint if anything was made."""
-    before = _fingerprint(connection)
+    before = _count(connection)
     connection.begin()
     try:
-        _make(connection)
+        changed = _make(connection)
         connection.commit()
     except BaseException:
         with contextlib.suppress(Exception):
             connection.rollback()
         raise
-    if _fingerprint(connection) != before:
+    if changed or _count(connection) != before:
         connection.execute("CHECKPOINT")
 
 
-def _make(connection: Connection) -> None:
+def _count(connection: Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM duckdb_tables() WHERE NOT internal").fetchone()[0])
+
+
+def _make(connection: Connection) -> bool:
     for schema in ("family", "record"):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     connection.execute("CREATE TABLE IF NOT EXISTS record.meta (key VARCHAR, value VARCHAR)")
@@ -82,7 +86,7 @@ def _make(connection: Connection) -> None:
     for family in FAMILIES:
         if family.name not in known:
             create(connection, Table(family.name, family.labels, tuple(metric.name for metric in family.metrics)))
-    publish(connection)
+    return publish(connection)
 
 
 def create(connection: Connection, table: Table) -> None:
@@ -114,18 +118,19 @@ def tables(connection: Connection) -> list[Table]:
     return [Table(name, tuple(labels), tuple(metrics)) for name, (labels, metrics) in found.items()]
 
 
-def publish(connection: Connection) -> None:
-    """Make the views anew where they differ from what they should be."""
+def publish(connection: Connection) -> bool:
+    """Make the views anew where they differ from what they should be; whether they did."""
     views = {table.name: _family_view(table) for table in tables(connection)}
     views |= _record_views()
     wanted = hashlib.sha256("\n".join(f"{name} {text}" for name, text in sorted(views.items())).encode()).hexdigest()
     found = connection.execute("SELECT value FROM record.meta WHERE key = 'views'").fetchone()
     if found is not None and found[0] == wanted:
-        return
+        return False
     for name, text in views.items():
         connection.execute(f"CREATE OR REPLACE VIEW main.{quoted(name)} AS {text}")
     connection.execute("DELETE FROM record.meta WHERE key = 'views'")
     connection.execute("INSERT INTO record.meta VALUES ('views', ?)", [wanted])
+    return True
 
 
 def published(connection: Connection) -> list[str]:
@@ -188,10 +193,3 @@ def _columns(texts: dict[str, str], numbers: dict[str, str], moments: dict[str, 
     for form, names in ((_TEXT, texts), (_NUMBER, numbers), (_MOMENT, moments)):
         parts += [form.format(path=path, name=quoted(name)) for name, path in names.items()]
     return ", ".join(parts)
-
-
-def _fingerprint(connection: Connection) -> object:
-    return connection.execute(
-        "SELECT (SELECT count(*) FROM duckdb_tables()), (SELECT count(*) FROM duckdb_columns()),"
-        " (SELECT hash(list(sql ORDER BY view_name)) FROM duckdb_views() WHERE NOT internal)"
-    ).fetchone()

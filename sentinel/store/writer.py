@@ -135,6 +135,7 @@ class Writer:
         root = self._database.root
         schema.prepare(root)
         self._tables = {table.name: table for table in schema.tables(root)}
+        self._database.tables = tuple(self._tables.values())
         self._read_series()
         self._prepared = True
         self._settle()
@@ -240,6 +241,7 @@ class Writer:
             table = schema.Table(table.name, (*table.labels, *labels), (*table.metrics, *metrics))
         self._tables[table.name] = table
         self._appenders.clear()
+        self._database.tables = tuple(self._tables.values())
         schema.publish(root)
         root.execute("CHECKPOINT")
 

@@ -134,6 +134,7 @@ def test_damage_in_the_middle_costs_one_line(tmp_path: Path) -> None:
     assert again.damaged == 1
 
 
+@pytest.mark.slow
 def test_fifty_kills_lose_nothing_acknowledged(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     chance = random.Random(7)
