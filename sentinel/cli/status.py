@@ -9,12 +9,14 @@ from typing import Any
 from sentinel.api.connect import connect
 from sentinel.cli.colours import OF_SEVERITY, OF_STATE, Paint, paint
 from sentinel.cli.common import add_json, ago, print_json
-from sentinel.cli.tables import Cell, Column, bar, plain, table, terminal_width
+from sentinel.cli.tables import Cell, Column, bar, cut, plain, table, terminal_width
 from sentinel.units import format_bytes, format_duration
 
 _BAR = 10
 _LAGGING_S = 60.0
 _SOON_S = 600.0
+_WIDE = 140
+_INDENT = "  "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,15 +78,15 @@ def job_table(jobs: Sequence[Mapping[str, Any]], now: float, *, width: int, pain
 
 
 def alert_table(alerts: Sequence[Mapping[str, Any]], now: float, *, width: int, paint: Paint) -> list[str]:
-    """Alerts, the worst first."""
+    """Alerts, the worst first. On a narrow terminal the summary has a line of its own: it is what matters."""
     columns = [
         Column("ALERT", least=12, weight=9),
         Column("STATE", weight=8),
         Column("SEVERITY", weight=7),
         Column("JOB", least=6, weight=6),
         Column("FOR", right=True, weight=5),
-        Column("SUMMARY", least=16, weight=4),
-        Column("ID", weight=3),
+        Column("ID", weight=4),
+        Column("SUMMARY", least=16, weight=3),
     ]
     order = {"firing": 0, "pending": 1, "resolved": 2}
     severities = {"critical": 0, "warning": 1}
@@ -95,14 +97,18 @@ def alert_table(alerts: Sequence[Mapping[str, Any]], now: float, *, width: int, 
             alert["severity"],
             alert["job"] or "-",
             ago(alert["resolved"] or alert["fired"] or alert["began"], now),
-            alert["annotations"].get("summary", ""),
             Cell(alert["id"][:8], "dim"),
+            alert["annotations"].get("summary", ""),
         ]
         for alert in sorted(
             alerts, key=lambda each: (order.get(each["state"], 3), severities.get(each["severity"], 2), -each["began"])
         )
     ]
-    return table(columns, rows, width=width, paint=paint)
+    if width >= _WIDE:
+        return table(columns, rows, width=width, paint=paint)
+    heading, *lines = table(columns[:-1], [row[:-1] for row in rows], width=width, paint=paint)
+    summaries = [cut(plain(_text(row[-1])), width - len(_INDENT)) for row in rows]
+    return [heading, *(text for line, said in zip(lines, summaries, strict=True) for text in (line, _INDENT + said))]
 
 
 def _verdict(seen: Mapping[str, Any], paint: Paint) -> str:
