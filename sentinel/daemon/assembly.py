@@ -113,7 +113,7 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
         directory=place.state,
         settings=settings.jobs,
         evidence=lambda job: Evidence(
-            logs.last_events(job.id), window.latest("job_cgroup_oom_kills_total", job=job.name)
+            logs.last_events(job.id), measuring.jobs.oom_kills(job.id)
         ),
     )
     handover = Handover(handover_path, register, settings.jobs, shared=place.system)
