@@ -197,10 +197,15 @@ class _Operation:
             doubled &= self._many.kept.any(axis=0)
         if not doubled.any() or (not self._filling and not self._many.labels):
             return
-        at, step = np.argwhere(doubled)[0]
-        begin = int(groups.starts[at])
-        rows = groups.order[begin : begin + int(groups.sizes[at])]
-        both = [one.labels[row] for row in rows if one.kept[row, step]][:2]
+        step = int(np.flatnonzero(doubled.any(axis=0))[0])
+        pairs = []
+        for at in np.flatnonzero(doubled[:, step]).tolist():
+            begin = int(groups.starts[at])
+            rows = groups.order[begin : begin + int(groups.sizes[at])]
+            pairs.append(([int(row) for row in rows if one.kept[row, step]][1::-1], at))
+        # Named is the pair whose second member comes first, as when the rows are read one by one.
+        rows_of_pair, at = min(pairs)
+        both = [one.labels[row] for row in reversed(rows_of_pair)]
         side = "left" if self._swapped else "right"
         raise EvaluationError(
             f"found duplicate series for the match group {go_labels(groups.labels[at])} on the {side} hand-side of "

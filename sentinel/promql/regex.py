@@ -11,6 +11,9 @@ from sentinel.promql.match import Match, Matcher
 _LITERALS = re.compile(r"[A-Za-z0-9_:/ -]+(?:\|[A-Za-z0-9_:/ -]+)*")
 
 
+_LONGEST_WORDS = 200
+
+
 class BadPattern(ValueError):
     """RE2 cannot compile it; the message is RE2's."""
 
@@ -35,7 +38,7 @@ def compiled(text: str) -> Any:
         words = fault.args[0] if fault.args else fault
         if isinstance(words, bytes):
             words = words.decode("utf-8", "replace")
-        raise BadPattern(str(words)) from None
+        raise BadPattern(str(words)[:_LONGEST_WORDS]) from None
 
 
 def literals(text: str) -> tuple[str, ...] | None:

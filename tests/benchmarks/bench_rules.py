@@ -59,7 +59,7 @@ class Window:
 
     def __init__(self, families: Sequence[tuple[str, int]]) -> None:
         rng = np.random.default_rng(7)
-        self._times = NOW - np.arange(COLUMNS, 0, -1) + 1
+        self._times = (NOW - np.arange(COLUMNS, 0, -1) + 1).astype(np.float64)
         self._blocks: dict[str, Block] = {}
         self._matching: dict[tuple[Matcher, ...], tuple[Block, np.ndarray] | None] = {}
         for prefix, rows in families:
@@ -142,7 +142,7 @@ class Day:
 
     def __init__(self, step: float) -> None:
         count = int(86_400 / step)
-        self._times = NOW - np.arange(count, 0, -1) * step + step
+        self._times = (NOW - np.arange(count, 0, -1) * step + step).astype(np.float64)
         self._labels = tuple(Labels({"__name__": "day_total", "gpu": str(row)}) for row in range(8))
         self._values = np.cumsum(np.random.default_rng(3).random((8, count)), axis=1)
         self._present = np.ones((8, count), dtype=bool)
