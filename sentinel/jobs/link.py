@@ -24,8 +24,8 @@ _ANSWER_S = 10.0
 _BAD_REQUEST = 400
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
-_STRANGER_S = 1.0
-"""How long the end waits to be told where no daemon was ever reached."""
+_START_S, _LOOK_S = 8.0, 2.0
+"""How long the end waits to be told: where a daemon may be started for it, and where not."""
 _PATIENCE = 2
 """So many looks before a daemon is started: whoever stopped the last one may be starting the next."""
 _HEARTBEAT_S = 15.0
@@ -97,7 +97,7 @@ class Link:
         supervisor: Who we are.
         start: Whether a per-user daemon may be started.
         say: Tells the user, in one line.
-        patience_s: How long the end waits to be told.
+        patience_s: How long the end waits to be told; None: as long as is sensible.
 
     Attributes:
         trouble: Why no daemon could be reached at first, in words.
@@ -111,14 +111,14 @@ class Link:
         *,
         start: bool,
         say: Callable[[str], None],
-        patience_s: float = 5.0,
+        patience_s: float | None = None,
     ) -> None:
         self._connect = connect
         self._spec = spec
         self._supervisor = supervisor
         self._start = start
         self._say = say
-        self._patience_s = patience_s
+        self._patience_s = patience_s if patience_s is not None else _START_S if start else _LOOK_S
         self.trouble = ""
         self._caller: Caller | None = None
         self._registration: Registration | None = None
@@ -157,8 +157,7 @@ class Link:
 
     def finish(self) -> bool:
         """Wait until the daemon knows, but not for ever; whether it does."""
-        patience_s = self._patience_s if self._registration is not None else _STRANGER_S
-        known = self._thread is not None and self._told.wait(patience_s)
+        known = self._thread is not None and self._told.wait(self._patience_s)
         self._closed = True
         self._wake()
         if self._thread is not None:
@@ -189,8 +188,8 @@ class Link:
             except (SentinelError, OSError, KeyError, ValueError) as fault:
                 informed = False
                 self._hang_up()
-                if isinstance(fault, ApiError) and 400 <= fault.status < 500 and self._ending is not None:
-                    self._told.set()  # it does not know the job any more: nothing is left to say
+                if self._ending is not None and (_hopeless(fault) or self._registration is None):
+                    self._told.set()  # it does not know the job, or there never was one: nothing is left to say
                     return
                 failures += 1
                 if failures == 1 and self._ending is None and self._registration is not None:
@@ -320,3 +319,8 @@ class Link:
         if self._presence is not None:
             self._presence.close()
             self._presence = None
+
+
+def _hopeless(fault: Exception) -> bool:
+    """Whether the daemon has answered, and would answer the same again."""
+    return isinstance(fault, ApiError) and 400 <= fault.status < 500

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections.abc import Sequence
 
 from sentinel.clock import Clock
-from sentinel.jobs import endfile
+from sentinel.jobs import endfile, housekeeping
 from sentinel.jobs.handover import Handover
 from sentinel.jobs.logfile import LogFile
 from sentinel.jobs.register import Register
@@ -18,6 +19,7 @@ from sentinel.model.jobs import Job, ProcessId
 from sentinel.system import processes
 
 _CAP_EVERY_S = 60.0
+_SWEEP_EVERY_S = 3600.0
 
 
 class Monitor:
@@ -51,6 +53,7 @@ class Monitor:
         self._pidfds: dict[ProcessId, int] = {}
         self._leaderless: dict[str, float] = {}
         self._cap_next = 0.0
+        self._sweep_next = clock.monotonic() + _CAP_EVERY_S
 
     def tick(self) -> None:
         """Look at every living job; call it each tick, and after a job was registered or started."""
@@ -66,6 +69,7 @@ class Monitor:
         self._leaderless = {job.id: self._leaderless[job.id] for job in living if job.id in self._leaderless}
         self._forest.keep([job.id for job in living])
         self._cap([job for job in living if job.supervisor is None])
+        self._sweep([job.id for job in living])
         if self._handover is not None:
             self._handover.tidy({job.id for job in living})
 
@@ -117,6 +121,23 @@ class Monitor:
         for path in [path for job in unsupervised if job.uid == os.getuid() for path in job.output]:
             with contextlib.suppress(OSError), LogFile(path, self._settings.log_limit_bytes) as log:
                 log.cap()
+
+    def _sweep(self, living: Sequence[str]) -> None:
+        """Now and then, in a thread: the output of jobs that ended long ago goes."""
+        if self._clock.monotonic() < self._sweep_next:
+            return
+        self._sweep_next = self._clock.monotonic() + _SWEEP_EVERY_S
+        asyncio.get_running_loop().run_in_executor(
+            None,
+            functools.partial(
+                housekeeping.sweep,
+                self._register.outputs,
+                {*living, *(job.id for job in self._register.recent())},
+                now=self._clock.now(),
+                older_s=self._settings.keep_output_s,
+                limit_bytes=self._settings.output_limit_bytes,
+            ),
+        )
 
     def _watch(self, process: ProcessId) -> None:
         try:

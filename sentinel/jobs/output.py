@@ -99,22 +99,29 @@ class Sink:
 
 
 class Tail:
-    """Follows one log of the job and offers what is new to a sink. The file is the buffer: nothing piles up here."""
+    """Follows one log of the job and offers what is new to a sink. The file is the buffer: nothing piles up here.
+
+    Attributes:
+        held_back: Whether there is more that had no room yet.
+    """
 
     def __init__(self, log: LogFile, sink: Sink) -> None:
         self.log = log
         self.sink = sink
         self._offset = log.size
+        self.held_back = False
 
     def pump(self) -> bool:
         """Move what is there and what has room; whether something was moved."""
         moved = False
+        self.held_back = True
         while not self.sink.full:
             data = self.log.read_at(self._offset, _CHUNK)
             if not data:
                 if self.log.size < self._offset:  # truncated by somebody
                     self._offset = 0
                     continue
+                self.held_back = False
                 return moved
             self._offset += len(data)
             self.log.grown(len(data))

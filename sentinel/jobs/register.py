@@ -99,9 +99,14 @@ class Register:
         since = self._clock.now() - self._settings.remember_s
         return [job for job in self._jobs.values() if job.ended is not None and job.ended >= since]
 
+    @property
+    def outputs(self) -> Path:
+        """Holds one directory per job, with its output."""
+        return self._directory / "jobs"
+
     def directory_of(self, job: Job) -> Path:
         """Where the daemon keeps what belongs to this job."""
-        return self._directory / "jobs" / job.id
+        return self.outputs / job.id
 
     # Coming and going
 

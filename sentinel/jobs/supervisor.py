@@ -93,6 +93,7 @@ class Supervisor:
         self._notify = -1
         self._armed = False
         self._pause_s = _BUSY_S
+        self._next_look = 0.0
         self._enough = False
         self._wake_in, self._wake_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
@@ -229,19 +230,26 @@ class Supervisor:
 
     def _show(self) -> float:
         """Move what there is to show; how long to sleep if nothing else happens (seconds)."""
+        if self._streams.shown is not None:
+            self._streams.shown.pump()
         followed = self._streams.followed
-        moved = _pump(self._streams.tails)
         if not followed:
             return float("inf")
-        if moved:
+        now = time.monotonic()
+        if now < self._next_look and not any(tail.held_back for tail in followed):
+            return self._next_look - now
+        wait_s = self._look(followed)
+        self._next_look = now + wait_s
+        return wait_s
+
+    def _look(self, followed: Sequence[Tail]) -> float:
+        if _pump(followed):
             self._pause_s = min(self._pause_s * 1.5, _BUSIEST_S)
             return self._pause_s
         self._pause_s = _BUSY_S
         if not self._armed and not self._arm():
             return _BLIND_S
-        if _pump(followed):  # written while we were arming
-            return self._pause_s
-        return _IDLE_S
+        return self._pause_s if _pump(followed) else _IDLE_S  # written while we were arming
 
     def _arm(self) -> bool:
         """Have the kernel send SIGIO at the next write into the log's directory."""
@@ -344,7 +352,7 @@ class Supervisor:
             case signal.SIGCHLD:
                 pass
             case signal.SIGIO:
-                self._armed = False
+                self._armed, self._next_look = False, 0.0
             case signal.SIGWINCH:
                 self._resize(held)
             case signal.SIGTSTP:

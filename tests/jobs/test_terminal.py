@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import struct
+import termios
 from pathlib import Path
 
 from tests.jobs.desk import Desk, running, until
@@ -15,7 +19,7 @@ print("size", *os.get_terminal_size(), flush=True)
 LISTENS = """
 import os, signal, sys, time
 def resized(number, frame):
-    print("resized", *os.get_terminal_size(), flush=True)
+    os.write(1, b"resized %d %d\\n" % os.get_terminal_size())
 signal.signal(signal.SIGWINCH, resized)
 open("pid", "w").write(str(os.getpid()))
 print("ready", flush=True)
@@ -38,6 +42,36 @@ def test_the_job_sees_a_terminal_of_the_same_size(desk: Desk) -> None:
     window.expect("isatty True True True")
     window.expect("size 97 31")
     window.expect("SHELL: ended with 0")
+
+
+def test_a_terminal_that_nobody_controls_is_one_all_the_same(desk: Desk) -> None:
+    """As under a test runner or an editor: a pty on stdin, stdout and stderr, and no session around it."""
+    master, slave = os.openpty()
+    process = desk.process(
+        *desk.command("--quiet", "--", "python3", desk.script("listens.py", LISTENS)),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=desk.environ,
+        start_new_session=True,
+    )
+    os.close(slave)
+    until(lambda: desk.read("pid"))
+    os.set_blocking(master, False)
+    said = bytearray()
+
+    def heard(words: bytes) -> bool:
+        with contextlib.suppress(BlockingIOError, OSError):
+            said.extend(os.read(master, 65536))
+        return words in said
+
+    until(lambda: heard(b"ready"))
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("4H", 40, 132, 0, 0))
+    until(lambda: heard(b"resized 132 40"))
+    os.write(master, b"\x03")
+    until(lambda: heard(b"KeyboardInterrupt"))
+    assert process.wait(10) == 130
+    os.close(master)
 
 
 def test_the_banner_comes_before_the_first_line(desk: Desk) -> None:
@@ -112,7 +146,7 @@ def test_ctrl_z_suspends_the_job_and_sentinel_and_the_shell_continues_both(desk:
 
     window.type(b"\x1a")
     window.expect("SHELL: stopped, the terminal is sane")
-    assert Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "T"
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "T")
     window.said = b""
     window.type(b"\n")
 
