@@ -283,7 +283,7 @@ async def test_a_users_rule_reaches_only_that_users_jobs() -> None:
     world.jobs.add(a_job("bert", job_id="j2", uid=1001, owner="bob"))
     everywhere = replace(CHECKPOINT, jobs=("all",))
     await world.fire(firing(a_rule(everywhere, uid=1001), NOW))
-    assert [request.job for request in world.jobs.asked] == ["bert"]
+    assert [request.job for request in world.dispatcher.requests()] == ["bert"], "others are not even mentioned"
 
 
 async def test_a_rule_given_to_one_job_reaches_only_that_job() -> None:
@@ -371,3 +371,29 @@ async def test_an_alert_that_outlasts_the_cooldown_takes_the_job_one_level_lower
         await world.after(300)
     assert world.asked() == ["degrade", "degrade"]
     assert len(world.dispatcher.requests()) == 2, "and nothing is said each time either"
+
+
+async def test_a_checkpoint_from_before_the_request_proves_nothing() -> None:
+    world = World()
+    world.jobs.add(a_job())
+    world.jobs.save("j1", NOW - 30)
+    await world.fire(firing(a_rule(CHECKPOINT), NOW))
+    await world.after(5)
+    assert world.request(K.CHECKPOINT).open
+    world.jobs.save("j1", NOW + 6)
+    await world.after(5)
+    assert world.request(K.CHECKPOINT).effect is Effect.OBSERVED
+
+
+async def test_what_was_asked_is_remembered_as_long_as_its_cooldown_may_need_it() -> None:
+    world = World(Settings(remembered_s=60))
+    world.jobs.add(a_job(spec={"checkpoints": ()}))
+    rule = a_rule(replace(CHECKPOINT, cooldown_s=3600))
+    change = firing(rule, NOW)
+    await world.fire(change)
+    await world.fire(resolving(change, NOW + 1))
+    await world.after(1800)
+    await world.fire(firing(rule, world.clock.now()))
+    assert world.asked() == ["checkpoint"]
+    await world.after(6 * 3600 + 120)
+    assert world.asked() == ["checkpoint"]
