@@ -20,6 +20,7 @@ from sentinel.store.window import Window
 from sentinel.store.writer import Writer
 
 _LOOKBACK_S = 300.0
+_SIZE_S = 30.0
 
 
 class Store:
@@ -35,6 +36,7 @@ class Store:
         self._writer = writer
         self._settings = settings
         self._clock = clock
+        self._sized: tuple[float, int] | None = None
 
     @classmethod
     def open(cls, directory: Path, settings: Settings, clock: Clock, report: Publish) -> Store:
@@ -151,17 +153,21 @@ class Store:
         """Delete what is too old or too much, and checkpoint, now. The writer does so every hour by itself."""
         self._writer.flush()
         self._writer.maintain(force=True)
+        self._sized = None
 
     def lag_s(self) -> float:
         """Age of the oldest thing that is not on disk yet (seconds)."""
         return self._writer.lag_s()
 
     def size_bytes(self) -> int:
-        """What the data takes on disk; 0 while the database is not open."""
-        try:
-            return self._database.used_bytes()
-        except StoreUnavailable:
-            return 0
+        """What the data takes on disk, looked at twice a minute at most; 0 while the database is not open."""
+        moment = self._clock.monotonic()
+        if self._sized is None or moment - self._sized[0] >= _SIZE_S:
+            try:
+                self._sized = moment, self._database.used_bytes()
+            except StoreUnavailable:
+                return 0
+        return self._sized[1]
 
     def close(self) -> None:
         """Write what there is and close the file."""

@@ -118,6 +118,7 @@ def test_a_torn_tail_costs_only_itself(tmp_path_factory: pytest.TempPathFactory,
 
     last = opened(path)
     assert numbers(last) == [*whole, 99]
+    assert last.damaged == 0  # what was torn has been cleared
 
 
 def test_damage_in_the_middle_costs_one_line(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_family_without_labels_has_one_series(house: House) -> None:
 def test_the_end_of_a_series_is_written_once(house: House) -> None:
     house.store.put(HOST_DISK.batch(T0, {("/",): (1, 9, None, 0)}))
     for tick in range(1, 4):
-        house.store.put(HOST_DISK.batch(T0 + tick, {}, covers=[("/",), ("/never",)]))
+        house.store.put(HOST_DISK.batch(T0 + tick, {}, covers=[("/",), (f"/never-{tick}",)]))
     house.store.put(HOST_DISK.batch(T0 + 4, {("/",): (2, 9, None, 0)}))
     house.store.flush()
 
