@@ -137,6 +137,33 @@ def test_recorded_series_of_any_shape_share_a_table(house: House) -> None:
     assert marks(window.select(named("x"), T0, T0 + 9)) == expected
 
 
+def test_recorded_series_that_come_later_are_told_apart(house: House) -> None:
+    family = Family("rule:x", ("job",), (Metric("x", GAUGE, ""),), narrow=True)
+    for tick, job in enumerate("abc"):
+        house.store.put(family.batch(T0 + tick, {(job,): (tick,)}))
+        house.store.flush()
+
+    found = marks(house.store.history().select(named("x"), T0, T0 + 9))
+
+    assert {(labels["job"], at): value for (labels, at), value in found.items()} == {
+        ("a", 0.0): 0.0,
+        ("b", 1.0): 1.0,
+        ("c", 2.0): 2.0,
+    }
+
+
+def test_a_value_wins_over_an_end_at_the_same_moment(house: House) -> None:
+    house.store.put(HOST_DISK.batch(T0, {("/",): (1, 9, None, 0)}))
+    house.store.put(HOST_DISK.batch(T0 + 1, {}, covers=[("/",)]))
+    house.store.put(HOST_DISK.batch(T0 + 1, {("/",): (2, 9, None, 0)}))
+    house.store.flush()
+
+    (block,) = house.store.history().select(named("host_disk_free_bytes"), T0, T0 + 1)
+
+    assert block.values.tolist() == [[1.0, 2.0]]
+    assert not block.stale.any()
+
+
 def test_the_window_is_refilled_as_it_was(house: House) -> None:
     before, after = Window(), Window()
     for tick in range(20):
