@@ -156,8 +156,8 @@ class SentinelApp(App[None]):
 
     def on_sentinel_app_measured(self, message: Measured) -> None:
         """A curve for the page in front."""
-        if isinstance(self.screen, Page):
-            self.screen.measured(message.job_id, message.points)
+        if (page := self._page()) is not None:
+            page.measured(message.job_id, message.points)
 
     def on_sentinel_app_asked(self, message: Asked) -> None:
         """What was asked of the job in view."""
@@ -217,8 +217,13 @@ class SentinelApp(App[None]):
         """At most five times a second, however much happens."""
         if self._stale:
             self._stale = False
-            if isinstance(self.screen, Page):
-                self.screen.show()
+            if (page := self._page()) is not None:
+                page.news()
+
+    def _page(self) -> Page | None:
+        """The page in front; None under a dialog, and while the app begins or ends."""
+        front = self.screen_stack[-1] if self.screen_stack else None
+        return front if isinstance(front, Page) else None
 
     def _ask(self, job: Job, kind: str) -> None:
         body = {

@@ -91,7 +91,7 @@ class OverviewPage(Page):
     @on(Rows.Moved, "#jobs")
     def moved(self) -> None:
         """Another job is in view."""
-        self._preview()
+        self.news()
         self.measure()
 
     @on(Rows.Opened)

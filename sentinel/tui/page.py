@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Footer
 
@@ -43,6 +45,7 @@ class Page(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._measured: tuple[str, list[tuple[float, float]]] = ("", [])
+        self._ready = False
 
     @property
     def home(self) -> SentinelApp:
@@ -79,12 +82,17 @@ class Page(Screen[None]):
     def on_mount(self) -> None:
         """Show what is known; keep the clock and the chart going."""
         self.set_interval(1.0, self._tick)
-        self.call_after_refresh(self._tick)
-        self.call_after_refresh(self.show)
+        self.call_after_refresh(self._begin)
 
     def on_screen_resume(self) -> None:
         """Back from another page."""
-        self.show()
+        self.news()
+
+    def news(self) -> None:
+        """There is something new to show, once the page itself is there."""
+        if self._ready:
+            with contextlib.suppress(NoMatches):  # it is being taken down
+                self.show()
 
     def measure(self) -> None:
         """Fetch the curve of the job in view."""
@@ -95,7 +103,7 @@ class Page(Screen[None]):
     def measured(self, job_id: str, points: list[tuple[float, float]]) -> None:
         """The curve has come."""
         self._measured = (job_id, points)
-        self.show()
+        self.news()
 
     def curve(self, job: Job) -> Curve | None:
         """What the chart shows of a job."""
@@ -177,11 +185,21 @@ class Page(Screen[None]):
 
         self.app.push_screen(Confirm(f"{kind} {literal(job.name, 60)}?", consequence), answered)
 
+    def _begin(self) -> None:
+        try:
+            self.show()
+        except NoMatches:  # what is nested deepest is mounted last
+            self.call_after_refresh(self._begin)
+            return
+        self._ready = True
+        self._tick()
+
     def _tick(self) -> None:
-        if self.is_current:
-            self.query_one(Header).refresh()
-            self.query_one(Banner).refresh()
-            self.measure()
+        if self.is_current and self._ready:
+            with contextlib.suppress(NoMatches):
+                self.query_one(Header).refresh()
+                self.query_one(Banner).refresh()
+                self.measure()
 
 
 def marks(events: list[Event]) -> list[Mark]:

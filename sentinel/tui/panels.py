@@ -80,11 +80,11 @@ class Header(Lines):
         text = Text.assemble(("◉ sentinel", f"bold {CALM}"), end="")
         text.append(f"  {self._hostname}", f"bold {PLAIN}")
         if self._seen is not None:
-            text.append(f"  daemon {literal(self._seen.version, 20)}", DIM)
             if self._seen.mode == "observe":
-                text.append("  observe only: nothing is asked", f"bold {WARN}")
+                text.append("  observe only: it asks nothing", f"bold {WARN}")
             else:
                 text.append(f"  mode {literal(self._seen.mode, 10)}", DIM)
+            text.append(f"  daemon {literal(self._seen.version, 20)}", DIM)
         return text
 
     def _how(self) -> Text:
