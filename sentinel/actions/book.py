@@ -22,7 +22,7 @@ from sentinel.actions.hooks import HookRun
 from sentinel.actions.machine import effect_open
 from sentinel.actions.restore import Ladder
 from sentinel.model.journal import Record
-from sentinel.model.requests import Request, RequestKind
+from sentinel.model.requests import Answer, Effect, Request, RequestKind
 from sentinel.model.wire import WireError, decode, encode
 
 KINDS = frozenset({"request", "chain", "degrade", "hook"})
@@ -116,6 +116,19 @@ class Book:
             r for r in self.requests.values() if r.by == by and r.job_id == job_id and r.kind is kind and _asked(r)
         ]
         return max(found, key=lambda request: request.created, default=None)
+
+    def done_since(self, at: float, job_id: str, kind: RequestKind) -> Request | None:
+        """The last request of this kind that the job has done since `at`; a checkpoint only where it was seen."""
+        found = [
+            r
+            for r in self.requests.values()
+            if r.job_id == job_id
+            and r.kind is kind
+            and r.answer is Answer.DONE
+            and (kind is not RequestKind.CHECKPOINT or r.effect is Effect.OBSERVED)
+            and (r.closed or 0.0) > at
+        ]
+        return found[-1] if found else None
 
     def sent_since(self, at: float, job_id: str | None = None) -> int:
         """How many requests were sent after `at`, to one job or to all."""

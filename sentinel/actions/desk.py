@@ -136,6 +136,7 @@ class Desk:
         """The reason not to ask this now, or None."""
         last = self.book.last_by(f"rule:{chain.rule}", job.id, kind) if chain else None
         open_one = self.book.open_like(job.id, kind)
+        fresh = self.fresh(job, kind, at) if chain else None
         started = job.attempt_started if job.attempt_started is not None else job.created
         warns_only = chain is not None and not self.control.has_progressed(job.id)
         return gates.judge(
@@ -149,6 +150,7 @@ class Desk:
                 rule_uid=chain.rule_uid if chain else None,
                 silence=self.silences.covering(alert) if alert else None,
                 open_request=open_one.id if open_one else None,
+                fresh=fresh.id if fresh else None,
                 cooling_until=last.created + step.cooldown_s if last and step else 0.0,
                 job_count=self.book.last_hour(at, job.id),
                 host_count=self.book.last_hour(at),
@@ -158,6 +160,10 @@ class Desk:
                 journal_up=not self.ledger.owes,
             )
         )
+
+    def fresh(self, job: Job, kind: RequestKind, at: float) -> Request | None:
+        """The request by which this job has just done the same, or None."""
+        return self.book.done_since(at - gates.FRESH_S.get(kind, 0.0), job.id, kind) if kind in gates.FRESH_S else None
 
     def plan(
         self,

@@ -17,6 +17,7 @@ class Gate(StrEnum):
     DRY_RUN = "dry_run"  # this job only wants to see what would be done
     SILENCED = "silenced"
     COOLING_DOWN = "cooling_down"
+    FRESH = "fresh"  # another rule has just got the same from this job; it needs time to show
     BREAKER_JOB = "breaker_job"
     BREAKER_HOST = "breaker_host"
     START_UP = "start_up"  # before the first step or checkpoint sentinel only warns
@@ -27,6 +28,11 @@ class Gate(StrEnum):
     NOT_DEGRADED = "not_degraded"
     NOT_YOURS = "not_yours"
     UNJOURNALLED = "unjournalled"
+
+
+FRESH_S = {RequestKind.CHECKPOINT: 60.0, RequestKind.DEGRADE: 30.0}
+"""How long what a job has just done for one rule counts for all: a newer checkpoint would save next to nothing,
+and a lower level needs time to show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class Facts:
         rule_uid: Whose rule it is; None for the daemon's own.
         silence: The silence that covers the alert, or None.
         open_request: A request of that kind to that job which is still open, or None.
+        fresh: The request by which this job has just done the same, or None.
         cooling_until: Until when this rule has asked that often enough (Unix seconds).
         job_count: Requests sent to this job in the last hour.
         host_count: Requests sent to all jobs in the last hour.
@@ -73,6 +80,7 @@ class Facts:
     rule_uid: int | None = None
     silence: str | None = None
     open_request: str | None = None
+    fresh: str | None = None
     cooling_until: float = 0.0
     job_count: int = 0
     host_count: int = 0
@@ -116,6 +124,8 @@ def judge(facts: Facts) -> Verdict | None:
     if facts.at < facts.cooling_until:
         left = format_duration(facts.cooling_until - facts.at)
         return Verdict(Gate.COOLING_DOWN, f"the rule asked for this before; again in {left}")
+    if facts.fresh is not None:
+        return Verdict(Gate.FRESH, f"{job.name} has just done that (request {facts.fresh})")
     if facts.job_count >= facts.job_limit:
         return Verdict(Gate.BREAKER_JOB, f"{facts.job_count} requests to {job.name} within an hour; only alerting")
     if facts.host_count >= facts.host_limit:

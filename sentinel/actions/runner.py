@@ -152,18 +152,20 @@ class Runner:
         verdict = self._desk.judge(job, step.request, at, step=step, chain=chain, alert=alert)
         following = replace(following, last=draft.id)
         if verdict is not None:
-            stand_in = self._stand_in(verdict, by, job, step.request)
+            stand_in = self._stand_in(verdict, by, job, step.request, at)
             reached = None if stand_in else _STANDS_FOR.get(verdict.gate, Reached.BARRED)
             following = replace(following, last=stand_in or draft.id, reached=reached)
         self._desk.plan(draft, verdict, chain=following, restore_after_s=step.restore_after_s)
         return self._desk.book.chains[following.id]
 
-    def _stand_in(self, verdict: Verdict, by: str, job: Job, kind: RequestKind) -> str | None:
+    def _stand_in(self, verdict: Verdict, by: str, job: Job, kind: RequestKind, at: float) -> str | None:
         """A request already made that answers for the one barred: the step counts as far as that one came."""
         if verdict.gate is Gate.ALREADY_OPEN:
             other = self._desk.book.open_like(job.id, kind)
         elif verdict.gate is Gate.COOLING_DOWN:
             other = self._desk.book.last_by(by, job.id, kind)
+        elif verdict.gate is Gate.FRESH:
+            other = self._desk.fresh(job, kind, at)
         else:
             return None
         return other.id if other is not None else None

@@ -91,9 +91,9 @@ def job_end(job: Job, checkpoint: Checkpoint | None, requests: Sequence[Request]
     lines = []
     if job.cause:
         lines.append(f"cause: {job.cause}")
-    if job.exit_signal is not None:
+    if job.exit_signal is not None and "signal" not in job.cause.lower():
         lines.append(f"ended by signal {job.exit_signal}")
-    elif job.exit_code is not None and job.exit_code != 0:
+    elif job.exit_code and f"exit code {job.exit_code}" not in job.cause:
         lines.append(f"exit code {job.exit_code}")
     elif job.exit_code is None and job.state in {JobState.LOST, JobState.SUCCEEDED}:
         lines.append("nobody saw its exit code")

@@ -397,3 +397,20 @@ async def test_what_was_asked_is_remembered_as_long_as_its_cooldown_may_need_it(
     assert world.asked() == ["checkpoint"]
     await world.after(6 * 3600 + 120)
     assert world.asked() == ["checkpoint"]
+
+
+async def test_what_the_job_has_just_done_for_one_rule_counts_for_the_next() -> None:
+    world = World()
+    world.jobs.add(a_job())
+    await world.fire(firing(a_rule(), NOW))
+    world.jobs.save("j1", NOW + 2)
+    await world.after(10)
+
+    await world.fire(firing(a_rule(name="Slower"), world.clock.now()))
+
+    assert world.asked() == ["checkpoint", "degrade"]
+    details = [r.detail.partition(":")[0] for r in world.dispatcher.requests() if r.by == "rule:Slower"]
+    assert details == ["fresh", "fresh"]
+    world.clock.advance(120)
+    await world.fire(firing(a_rule(name="Later"), world.clock.now()))
+    assert world.asked() == ["checkpoint", "degrade", "checkpoint", "degrade"]

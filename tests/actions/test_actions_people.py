@@ -145,11 +145,12 @@ async def test_one_level_for_each_quiet_period() -> None:
     world = World()
     world.jobs.add(a_job())
     for index in range(2):
-        change = firing(a_rule(DEGRADE, name=f"R{index}"), NOW)
+        change = firing(a_rule(DEGRADE, name=f"R{index}"), world.clock.now())
         await world.fire(change)
-        await world.fire(resolving(change, NOW, Reason.WENT_DARK))
+        await world.fire(resolving(change, world.clock.now(), Reason.WENT_DARK))
+        world.clock.advance(60)
     assert world.jobs.levels["j1"] == 2
-    await world.after(600)
+    await world.after(540)
     assert world.jobs.levels["j1"] == 1
     await world.after(300)
     assert world.jobs.levels["j1"] == 1
