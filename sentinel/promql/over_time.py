@@ -21,7 +21,7 @@ def total(windows: Windows) -> Floats:
     values = windows.filled(0.0)
     sums = np.asarray(values.sum(axis=2))
     # Terms of one sign cannot cancel, and then a plain sum is as good.
-    if values.shape[2] > 1 and not values.min(initial=0.0) >= 0:
+    if values.shape[2] > 1 and not windows.one_sign:
         check = doubtful(sums, np.abs(values).sum(axis=2), values.shape[2])
         for row, step in np.argwhere(check):
             sums[row, step] = neumaier(_list(windows, int(row), int(step)))
@@ -137,8 +137,7 @@ def _extreme(windows: Windows, extreme: Floats) -> Answer:
 
 
 def _moment(windows: Windows, index: Ints) -> Floats:
-    times = np.broadcast_to(windows.times, windows.values.shape)
-    return np.asarray(np.round(windows.pick(times, index) + windows.at, 3))
+    return np.asarray(windows.pick(np.broadcast_to(windows.moments, windows.values.shape), index) / 1000.0)
 
 
 def quantiles(values: Floats, valid: Mask | None, count: Ints, phi: Floats) -> Floats:

@@ -52,17 +52,18 @@ def _spans(windows: Windows) -> tuple[Any, Any, Any]:
     Numbers where all series share them, else float64[S or 1, t].
     """
     if windows.single:
-        times = windows.times[0, 0]
-        first, last = float(times[0]), float(times[-1])
-        begin, end = float(windows.begin[0]), float(windows.end[0])
-        between = (last - first) / (len(times) - 1)
+        moments, at_ms = windows.moments[0, 0], int(windows.at_ms[0])
+        first, last = (int(moments[0]) - at_ms) / 1000.0, (int(moments[-1]) - at_ms) / 1000.0
+        end = (int(windows.end_ms[0]) - at_ms) / 1000.0
+        begin = end - windows.range_s
+        between = (last - first) / (len(moments) - 1)
         to_start, to_end = first - begin, end - last
         return (
             between / 2 if to_start >= between * 1.1 else to_start,
             last - first,
             between / 2 if to_end >= between * 1.1 else to_end,
         )
-    firsts, lasts = windows.times[:, :, 0], windows.last_time()
+    firsts, lasts = windows.first_time(), windows.last_time()
     sampled = lasts - firsts
     apart = sampled / np.maximum(windows.count - 1, 1)
     starts, ends = firsts - windows.begin, windows.end - lasts

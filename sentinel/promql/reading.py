@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
 
 from sentinel.promql.frames import Frame, Ints, LabelSets, all_false, all_true, every, joined
 from sentinel.promql.series import Block, Floats, Mask
 
 _SMALL = 16_384
+_SHORTEST_RUN = 8
 MOST_CELLS = 2_000_000
 """Windows of many steps are gathered in pieces of about this many samples."""
+
+
+Number = TypeVar("Number", np.float64, np.int64)
 
 
 def milliseconds(times: Floats) -> Ints:
@@ -126,25 +134,46 @@ class Windows:
 
     Attributes:
         values: float64[S, t, W]; what lies behind `count` is not to be looked at.
-        times: float64[S or 1, t, W], seconds relative to the evaluation time `at`.
+        moments: int64[S or 1, t, W], when they were taken, in milliseconds.
         count: int[S, t] of samples.
         full: Whether every window is full, so that `count` is W everywhere.
-        at: float64[t], the evaluation times in Unix seconds.
-        begin: float64[t], the open left end of the window, seconds relative to `at`.
-        end: float64[t], the closed right end, seconds relative to `at`; 0 without offset and `@`.
+        at_ms: int64[t], the evaluation times.
+        end_ms: int64[t], the closed right ends of the windows; as `at_ms` without offset and `@`.
         range_s: The length of the window.
         steps: Which steps of the whole query these are.
+        source: The samples that the windows look at, where they overlap in memory; else None.
     """
 
     values: Floats
-    times: Floats
+    moments: Ints
     count: Ints
     full: bool
-    at: Floats
-    begin: Floats
-    end: Floats
+    at_ms: Ints
+    end_ms: Ints
     range_s: float
     steps: slice
+    source: Floats | None = None
+
+    @property
+    def times(self) -> Floats:
+        """float64[S or 1, t, W], seconds relative to the evaluation time."""
+        return np.asarray((self.moments - self.at_ms[:, None]) / 1000.0)
+
+    @property
+    def end(self) -> Floats:
+        """float64[t], the closed right end of each window, seconds relative to the evaluation time."""
+        return np.asarray((self.end_ms - self.at_ms) / 1000.0)
+
+    @property
+    def begin(self) -> Floats:
+        """float64[t], the open left end."""
+        return self.end - self.range_s
+
+    @property
+    def one_sign(self) -> bool:
+        """Whether no value is negative or NaN, so that sums cannot cancel."""
+        values = self.values if self.source is None else self.source
+        return bool(values.min(initial=0.0) >= 0)
 
     @property
     def valid(self) -> Mask:
@@ -154,7 +183,7 @@ class Windows:
     @property
     def single(self) -> bool:
         """Whether this is one step with full windows, so that all series share their times."""
-        return self.full and self.values.shape[1] == 1 and self.times.shape[0] == 1
+        return self.full and self.values.shape[1] == 1 and self.moments.shape[0] == 1
 
     def sized(self) -> Ints | int:
         """How many samples to divide by: never 0."""
@@ -170,13 +199,19 @@ class Windows:
             return self.values[:, :, -1 - min(back, self.values.shape[2] - 1)]
         return self.pick(self.values, self.count - 1 - back)
 
-    def last_time(self, back: int = 0) -> Floats:
-        """float64[S or 1, t]: when that was taken."""
-        if self.full:
-            return self.times[:, :, -1 - min(back, self.times.shape[2] - 1)]
-        return self.pick(np.broadcast_to(self.times, self.values.shape), self.count - 1 - back)
+    def first_time(self) -> Floats:
+        """float64[S or 1, t]: when the oldest was taken, seconds relative to the evaluation time."""
+        return np.asarray((self.moments[:, :, 0] - self.at_ms) / 1000.0)
 
-    def pick(self, array: Floats, index: Ints) -> Floats:
+    def last_time(self, back: int = 0) -> Floats:
+        """float64[S or 1, t]: when the newest was taken, or one `back` before it."""
+        if self.full:
+            found = self.moments[:, :, -1 - min(back, self.moments.shape[2] - 1)]
+        else:
+            found = self.pick(np.broadcast_to(self.moments, self.values.shape), self.count - 1 - back)
+        return np.asarray((found - self.at_ms) / 1000.0)
+
+    def pick(self, array: NDArray[Number], index: Ints) -> NDArray[Number]:
         """`array` at `index` along the windows, clipped to what is there."""
         rows, steps = index.shape
         place = np.maximum(index, 0)
@@ -203,10 +238,12 @@ def through_windows(
     times = milliseconds(samples.times)
     firsts = np.searchsorted(times, end_ms - range_ms, side="right")
     lasts = np.searchsorted(times, end_ms, side="right")
-    for piece in _pieces(rows, firsts, lasts):
+    gapless = every(samples.present)
+    for piece, even in _pieces(rows, firsts, lasts):
         if int((lasts[piece] - firsts[piece]).max(initial=0)) == 0:
             continue
-        windows = _gather(samples, times, firsts[piece], lasts[piece], at_ms[piece], end_ms[piece], range_ms, piece)
+        look = _overlapping if even and gapless else _gather
+        windows = look(samples, times, firsts[piece], lasts[piece], at_ms[piece], end_ms[piece], range_ms, piece)
         found, there = kernel(windows)
         values[:, piece] = found
         kept[:, piece] = there & (windows.count > 0)
@@ -259,35 +296,64 @@ def _counts(rows: int, width: int) -> Ints:
     return made
 
 
+def _full(values: Floats, times: Ints, at_ms: Ints, end_ms: Ints, range_ms: int) -> Windows:
+    count = _counts(values.shape[0], values.shape[1])
+    return Windows(values[:, None], times[None, None], count, True, at_ms, end_ms, range_ms / 1000.0, slice(0, 1))
+
+
 def _ragged(
     values: Floats, present: Mask, gappy: Ints, times: Ints, at_ms: Ints, end_ms: Ints, range_ms: int
 ) -> Windows:
     """One step, with the samples of the `gappy` rows moved together."""
-    relative = (times - at_ms[0]) / 1000.0
     order = np.argsort(~present[gappy], axis=1, kind="stable")
-    moved, moments = values.copy(), np.repeat(relative[None], len(values), axis=0)
+    moved, moments = values.copy(), np.repeat(times[None], len(values), axis=0)
     moved[gappy] = values[gappy[:, None], order]
-    moments[gappy] = relative[order]
+    moments[gappy] = times[order]
     count = present.sum(axis=1).reshape(-1, 1)
-    end, range_s = (end_ms - at_ms) / 1000.0, range_ms / 1000.0
-    return Windows(
-        moved[:, None], moments[:, None], count, False, at_ms / 1000.0, end - range_s, end, range_s, slice(0, 1)
-    )
+    return Windows(moved[:, None], moments[:, None], count, False, at_ms, end_ms, range_ms / 1000.0, slice(0, 1))
 
 
-def _full(values: Floats, times: Ints, at_ms: Ints, end_ms: Ints, range_ms: int) -> Windows:
-    count = _counts(values.shape[0], values.shape[1])
-    relative = ((times - at_ms[0]) / 1000.0)[None, None]
-    end, range_s = (end_ms - at_ms) / 1000.0, range_ms / 1000.0
-    return Windows(values[:, None], relative, count, True, at_ms / 1000.0, end - range_s, end, range_s, slice(0, 1))
+def _pieces(rows: int, firsts: Ints, lasts: Ints) -> Iterator[tuple[slice, bool]]:
+    """The steps in pieces that fit in memory, and whether the windows of a piece are alike and evenly apart."""
+    for begin, end, even in _runs(firsts, lasts):
+        width = int((lasts[begin:end] - firsts[begin:end]).max(initial=1))
+        size = max(1, MOST_CELLS // max(1, rows * width))
+        for first in range(begin, end, size):
+            yield slice(first, min(end, first + size)), even
 
 
-def _pieces(rows: int, firsts: Ints, lasts: Ints) -> Iterator[slice]:
+def _runs(firsts: Ints, lasts: Ints) -> list[tuple[int, int, bool]]:
+    """Stretches of windows that are alike and evenly apart, and between them what is not."""
     steps = len(firsts)
-    width = int((lasts - firsts).max(initial=1))
-    size = max(1, MOST_CELLS // max(1, rows * width))
-    for begin in range(0, steps, size):
-        yield slice(begin, min(steps, begin + size))
+    apart = np.diff(firsts)
+    # A new stretch begins where the width changes, or where the distance to the window before does.
+    breaks = np.flatnonzero((np.diff(lasts - firsts) != 0) | (np.diff(apart, prepend=apart[:1]) != 0)) + 1
+    if len(breaks) > steps // _SHORTEST_RUN:
+        return [(0, steps, False)]
+    found: list[tuple[int, int, bool]] = []
+    for begin, end in itertools.pairwise([0, *breaks.tolist(), steps]):
+        even = end - begin >= _SHORTEST_RUN
+        if found and not even and not found[-1][2]:
+            found[-1] = (found[-1][0], end, False)
+        else:
+            found.append((begin, end, even))
+    return found
+
+
+def _overlapping(
+    samples: Samples, all_times: Ints, firsts: Ints, lasts: Ints, at_ms: Ints, end_ms: Ints, range_ms: int, piece: slice
+) -> Windows:
+    """Windows of the same width, evenly apart and without gaps: views of the samples, nothing is copied."""
+    width, steps = int(lasts[0] - firsts[0]), len(firsts)
+    apart = int(firsts[1] - firsts[0]) if steps > 1 else 1
+    begin, end = int(firsts[0]), int(lasts[-1])
+    source, times = samples.values[:, begin:end], all_times[begin:end]
+    rows = len(source)
+    down, across = source.strides
+    values = as_strided(source, (rows, steps, width), (down, apart * across, across), writeable=False)
+    moments = as_strided(times, (1, steps, width), (0, apart * times.strides[0], times.strides[0]), writeable=False)
+    count = np.full((rows, steps), width, dtype=np.int64)
+    return Windows(values, moments, count, True, at_ms, end_ms, range_ms / 1000.0, piece, source)
 
 
 def _gather(
@@ -312,17 +378,14 @@ def _packed(
 ) -> Windows:
     """Windows whose samples are moved to the left where there are gaps between them."""
     width = values.shape[2]
-    relative = (times - at_ms[:, None]) / 1000.0
     if every(present):
         count = np.full(values.shape[:2], width, dtype=np.int64)
         full = True
     else:
         count = present.sum(axis=2)
         full = False
-        if not (present == (np.arange(width) < count[..., None])).all():
+        if not every(present == (np.arange(width) < count[..., None])):
             order = np.argsort(~present, axis=2, kind="stable")
             values = np.take_along_axis(values, order, axis=2)
-            relative = np.take_along_axis(np.broadcast_to(relative, present.shape), order, axis=2)
-    end = (end_ms - at_ms) / 1000.0
-    range_s = range_ms / 1000.0
-    return Windows(values, relative, count, full, at_ms / 1000.0, end - range_s, end, range_s, piece)
+            times = np.take_along_axis(np.broadcast_to(times, present.shape), order, axis=2)
+    return Windows(values, times, count, full, at_ms, end_ms, range_ms / 1000.0, piece)
