@@ -354,7 +354,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 def _decoded(headers: Mapping[str, str], content: bytes) -> Any:
     if "json" in headers.get("content-type", ""):
         return json.loads(content) if content else None
-    return content.decode("utf-8", "replace") if content else None
+    return content.decode("utf-8", "replace")
 
 
 def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> ApiError:

@@ -154,6 +154,32 @@ def test_a_request_is_never_sent_twice(serve: Serve) -> None:
     assert [words.split()[1] for words in server.heard] == [b"/v1/jobs/x/requests", b"/again"]
 
 
+def test_on_a_kept_connection_that_breaks_only_reading_is_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    heard: list[bytes] = []
+
+    def answer_once_then_break() -> None:
+        for _ in range(3):
+            connection, _ = listening.accept()
+            with connection:
+                heard.append(connection.recv(65536))
+                connection.sendall(response(b"1"))
+                heard.append(connection.recv(65536))
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen(1)
+        server = threading.Thread(target=answer_once_then_break)
+        server.start()
+        with Client(path) as client:
+            assert client.get("/a") == client.get("/b") == 1
+            with pytest.raises(Unreachable):
+                client.post("/c")
+            assert client.get("/d") == 1
+        server.join(10)
+    assert [words.split()[1] for words in heard if words] == [b"/a", b"/b", b"/b", b"/c", b"/d"]
+
+
 @pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"x" * 100_000])
 def test_something_that_is_no_http_is_said(serve: Serve, said: bytes) -> None:
     server = serve([said])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.model.jobs import Job
+from sentinel.model.jobs import Job, ProcessId
 from sentinel.server.access import NOBODY, Access, Peer, Refused, Viewer, peer_of
 from sentinel.server.listen import Listener, TcpListener, UnixListener
 from sentinel.server.settings import Settings
@@ -124,7 +124,8 @@ class TestAsAnotherUser:
         assert as_user(ALICE, running, "POST", f"/v1/jobs/{other.id}/requests", {"request": "stop"})[0] == 404
         asked = as_user(BOB, running, "POST", f"/v1/jobs/{other.id}/requests", {"request": "stop"})[1]
         assert as_user(ALICE, running, "POST", f"/v1/requests/{asked['id']}", {"answer": "done"})[0] == 404
-        assert as_user(ALICE, running, "GET", "/v1/requests")[1][0]["job"] == "a"
+        assert [each["job"] for each in as_user(ALICE, running, "GET", "/v1/requests")[1]] == ["a"]
+        assert len(as_user(0, running, "GET", "/v1/requests")[1]) == 2
         assert as_user(ALICE, running, "POST", f"/v1/jobs/{other.id}/end", {"exit_code": 0})[0] == 404
 
     @pytest.mark.parametrize(
@@ -147,6 +148,31 @@ class TestAsAnotherUser:
         assert daemon.all_silences[0].uid == ALICE
         assert as_user(BOB, running, "DELETE", f"/v1/silences/{made['id']}")[0] == 404
         assert as_user(ALICE, running, "DELETE", f"/v1/silences/{made['id']}")[0] == 200
+
+    def test_a_silence_of_the_whole_machine_is_not_a_users_to_end(self, running: Running) -> None:
+        made = as_user(0, running, "POST", "/v1/silences", {"matchers": ["severity=warning"]})[1]
+
+        assert as_user(ALICE, running, "DELETE", f"/v1/silences/{made['id']}")[0] == 403
+        assert as_user(0, running, "DELETE", f"/v1/silences/{made['id']}")[0] == 200
+
+    def test_events_of_others_are_not_shown(self, running: Running, daemon: SmallDaemon) -> None:
+        running.daemon_call(lambda: daemon.happen("job.running", "mine", uid=ALICE))
+        running.daemon_call(lambda: daemon.happen("job.running", "not mine", uid=BOB))
+        running.daemon_call(lambda: daemon.happen("gpu.xid", "the host's"))
+
+        seen = as_user(ALICE, running, "GET", "/v1/events")[1]
+        assert [event["message"] for event in seen] == ["mine", "the host's"]
+
+    def test_an_attempt_is_of_ones_own_process_or_of_the_supervisors_child(
+        self, running: Running, daemon: SmallDaemon
+    ) -> None:
+        job = daemon.add_job("a", uid=ALICE)
+        process = {"pid": os.getpid(), "start_ticks": 1, "boot_id": "x"}
+        path = f"/v1/jobs/{job.id}/attempts"
+
+        assert as_user(ALICE, running, "POST", path, {"root": process})[0] == 403
+        daemon._change(job, supervisor=ProcessId(os.getppid(), 1, "x"))  # as with sudo
+        assert as_user(ALICE, running, "POST", path, {"root": process})[0] == 200
 
     def test_a_process_is_registered_by_its_own_user(self, running: Running, daemon: SmallDaemon) -> None:
         process = {"pid": os.getpid(), "start_ticks": 1, "boot_id": "x"}

@@ -39,6 +39,14 @@ def test_the_socket_is_gone_after_closing_and_can_be_bound_again(daemon: SmallDa
         assert not path.exists()
 
 
+def test_the_socket_of_a_successor_is_left_to_it(daemon: SmallDaemon, directory: Path) -> None:
+    path = directory / "s.sock"
+    with Running(daemon, [UnixListener(path)]), socket.socket(socket.AF_UNIX) as successor:
+        path.unlink()
+        successor.bind(str(path))
+    assert path.exists()
+
+
 def test_a_socket_that_a_dead_daemon_left_is_replaced(daemon: SmallDaemon, directory: Path) -> None:
     path = directory / "s.sock"
     with socket.socket(socket.AF_UNIX) as dead:

@@ -191,6 +191,14 @@ def test_metrics_leave_out_what_has_ended(client: Client, daemon: SmallDaemon) -
     assert 'job="b"' not in text
 
 
+def test_metrics_leave_out_what_is_too_old_to_be_true(client: Client, daemon: SmallDaemon) -> None:
+    daemon.clock.advance(5)
+    assert "job_processes" in client.get("/metrics")
+
+    daemon.clock.advance(100)
+    assert client.get("/metrics") == ""
+
+
 def test_federation_has_times(client: Client) -> None:
     text = client.get("/federate?match[]=job_processes")
 

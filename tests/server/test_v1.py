@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from sentinel.api.client import ApiError, Client, Unreachable, path_with
 from sentinel.model.alerts import AlertState
+from sentinel.model.events import Event
 from sentinel.model.jobs import JobSpec, JobState
 from sentinel.model.requests import Answer
 from sentinel.model.wire import encode
@@ -166,6 +168,32 @@ def test_a_follower_hears_what_was_and_then_what_happens_each_once(
         assert list(stream) == []
 
 
+def test_what_happens_while_the_past_is_told_is_told_once(
+    client: Client, daemon: SmallDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembered = daemon.events
+
+    async def meanwhile(*, since: float, limit: int, keep: Callable[[Event], bool]) -> Sequence[Event]:
+        daemon.happen("job.running", "meanwhile")
+        found = await remembered(since=since, limit=limit, keep=keep)
+        daemon.happen("job.running", "last")
+        return found
+
+    monkeypatch.setattr(daemon, "events", meanwhile)
+
+    with client.stream("/v1/events?follow=1&since=1") as stream:
+        assert [next(stream)["message"], next(stream)["message"]] == ["meanwhile", "last"]
+
+
+def test_a_follower_hears_only_what_it_asked_for(client: Client, daemon: SmallDaemon, running: Running) -> None:
+    with client.stream("/v1/events?follow=1&job=a&kind=job") as stream:
+        until(lambda: daemon.hub.listeners)
+        running.daemon_call(lambda: daemon.happen("job.running", "other", job="b"))
+        running.daemon_call(lambda: daemon.happen("alert.firing", "other", job="a"))
+        running.daemon_call(lambda: daemon.happen("job.running", "mine", job="a"))
+        assert next(stream)["message"] == "mine"
+
+
 def test_a_follower_without_since_hears_only_what_happens(
     client: Client, daemon: SmallDaemon, running: Running
 ) -> None:
@@ -277,6 +305,13 @@ def test_sql_answers_with_a_table(client: Client) -> None:
         client.post("/v1/sql", {"statement": "DROP TABLE x"})
     with pytest.raises(ApiError, match="there is no statement"):
         client.post("/v1/sql", {"statement": " "})
+
+
+def test_a_body_that_is_too_large_is_refused(client: Client) -> None:
+    with pytest.raises(ApiError) as refused:
+        client.post("/v1/sql", {"statement": "x" * (1 << 20)})
+
+    assert (refused.value.status, refused.value.kind) == (413, "too_large")
 
 
 def test_health_reload_receivers_and_outbox(client: Client) -> None:
