@@ -8,6 +8,9 @@ from __future__ import annotations
 
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
 
+LENGTHENING = {"||": 12, "concat": 12, "concat_ws": 12, "replace": 1, "regexp_replace": 1}
+"""How many of each one statement may hold: text that doubles and doubles is not counted either."""
+
 AGGREGATES = frozenset(
     """
     any_value approx_count_distinct approx_quantile arg_max arg_max_null arg_min arg_min_null argmax argmin array_agg

@@ -12,7 +12,7 @@ from typing import Any
 from sentinel.errors import UsageError, nearest
 from sentinel.store import schema
 from sentinel.store.database import Connection, Database
-from sentinel.store.functions import AGGREGATES, SCALARS, TABLE_FUNCTIONS
+from sentinel.store.functions import AGGREGATES, LENGTHENING, SCALARS, TABLE_FUNCTIONS
 
 LONGEST = 16_384
 """Characters of a statement."""
@@ -106,6 +106,9 @@ def _judge(tree: dict[str, Any], views: frozenset[str]) -> None:
     if len(tree.get("statements", ())) != 1:
         raise UsageError("one statement at a time")
     _walk(tree["statements"][0], views, frozenset())
+    for name, most in LENGTHENING.items():
+        if _uses(tree, name) > most:
+            raise UsageError(f"`{name}` may be used {most} times in one statement, because text can grow too long")
 
 
 def _walk(node: object, views: frozenset[str], known: frozenset[str]) -> None:
@@ -131,6 +134,18 @@ def _walk(node: object, views: frozenset[str], known: frozenset[str]) -> None:
             _walk(value.get("arguments", value.get("children")), views, known)
         else:
             _walk(value, views, known)
+
+
+def _uses(node: object, name: str) -> int:
+    """How often a function stands in the statement, each argument after the first counted."""
+    if isinstance(node, list):
+        return sum(_uses(item, name) for item in node)
+    if not isinstance(node, dict):
+        return 0
+    below = sum(_uses(value, name) for value in node.values())
+    if str(node.get("function_name", "")).lower() != name:
+        return below
+    return below + (1 if LENGTHENING[name] == 1 else max(1, len(node.get("arguments") or ()) - 1))
 
 
 def _reference(node: dict[str, object], kind: str, views: frozenset[str], known: frozenset[str]) -> None:

@@ -98,6 +98,24 @@ def test_all_mistakes_come_together_and_reading_goes_on() -> None:
     assert root.source.problems[4].hint == "`observe`"
 
 
+def test_numbers_keep_within_their_bounds() -> None:
+    root = good("{a: 0, b: 5, c: .inf, d: 1.5, e: 10, f: '3'}")
+    fields = root.fields(*"abcdef")
+
+    assert fields.duration("a", 60.0, above=0.0) == 60.0
+    assert fields.duration("b", 60.0, above=0.0) == 5.0
+    assert fields.number("c", 1.0) == 1.0
+    assert fields.integer("d", 7) == 7
+    assert fields.integer("e", 7, least=10, most=10) == 10
+    assert fields.number("f", 1.0) == 1.0
+    assert [problem.message for problem in root.source.problems] == [
+        "`a` must be more than 0, not 0",
+        "`c` must be finite, not .inf",
+        "`d` must be a whole number, not '1.5'",
+        "`f` must be a number, not text",
+    ]
+
+
 def test_text_stays_as_it_was_written() -> None:
     labels = at(good(RULES), "groups", 0, "rules", 0, "labels")
 

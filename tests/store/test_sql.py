@@ -39,6 +39,7 @@ ALLOWED = [
     "SELECT count(*) FILTER (WHERE mount = '/'), quantile_cont(ts, 0.99), max_by(mount, ts) FROM host_disk",
     "SELECT * EXCLUDE (ts) FROM host_disk WHERE time > now() - INTERVAL '1 hour' OR mount IN (SELECT mount FROM host_disk)",
     "SELECT i FROM range(3) t(i) UNION ALL SELECT unnest([1, 2])",
+    "SELECT replace(mount, '/', 'root') || ' ' || host_disk_free_bytes || ' bytes' FROM host_disk",
     "VALUES (1, 'a')",
     "DESCRIBE host_disk",
     "SUMMARIZE host_disk",
@@ -109,6 +110,9 @@ REFUSED = [
     "SELECT 1" + " + 1" * 4000,
     "SELECT '" + "x" * 20000 + "'",
     "SELECT '\ud800'",
+    "WITH a AS (SELECT 'x' AS s), b AS (SELECT s || s || s || s || s || s || s || s AS s FROM a) SELECT s || s || s || s || s || s || s FROM b",
+    "SELECT concat(" + ", ".join(["mount"] * 20) + ") FROM host_disk",
+    "SELECT replace(replace(mount, '/', 'xxxx'), 'x', 'xxxx') FROM host_disk",
     "SELECT list(i) FROM range(100000000) t(i)",
 ]
 
