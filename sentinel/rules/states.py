@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -13,7 +14,7 @@ from sentinel.promql.series import Scalar, Text, Value, Vector
 from sentinel.rules.machine import ALERT_NAME, Clear, Dark, Holds, Observation, Step, step
 from sentinel.rules.ruleset import Rule
 from sentinel.rules.templates import Facts, fill
-from sentinel.rules.written import Written, alert_samples
+from sentinel.rules.written import Written
 
 MakeFacts = Callable[[Labels, float], Facts]
 
@@ -102,7 +103,7 @@ class RuleState:
             sources = (source for source in _sources(found) if source.get("job", "") not in ended)
             changes += self._quiet(quiet, sources, at, patient)
         for labels, (source, value) in holding.items():
-            changes += self._advance(labels, Holds(value), at, facts(source, value))
+            changes += self._advance(labels, Holds(value), at, functools.partial(facts, source, value))
         return changes, self._alert_series(at)
 
     def _quiet(
@@ -118,15 +119,16 @@ class RuleState:
                 changes += self._advance(labels, Dark(), at)
         return changes
 
-    def _advance(self, labels: Labels, seen: Observation, at: float, facts: Facts | None = None) -> list[Transition]:
+    def _advance(
+        self, labels: Labels, seen: Observation, at: float, facts: Callable[[], Facts] | None = None
+    ) -> list[Transition]:
         before = self.alerts.get(labels)
         taken = step(self.rule.spec, labels, before, seen, at)
-        if (
-            facts is not None
-            and taken.alert is not None
-            and (taken.change is not None or before is None or before.value != taken.alert.value)
-        ):
-            taken = self._annotated(taken, facts)
+        alert = taken.alert
+        # A pending one is described when it changes, a firing one also when its value does.
+        moved = before is not None and alert is not None and alert.fired is not None and alert.value != before.value
+        if facts is not None and alert is not None and (taken.change is not None or moved):
+            taken = self._annotated(taken, facts())
         if taken.alert is None:
             self.alerts.pop(labels, None)
         else:
@@ -156,7 +158,7 @@ class RuleState:
     def _alert_series(self, at: float) -> list[Batch]:
         if not self.alerts and not self.written.living:
             return []
-        return self.written.batches(at, alert_samples(self.alerts.values()))
+        return self.written.alert_batches(at, self.alerts.values())
 
 
 def _kept(found: Value) -> list[tuple[Labels, float]]:

@@ -368,3 +368,42 @@ def test_every_rule_says_how_it_stands(house: House) -> None:
     assert house.engine.rule("ManyProcesses") == status.rule
     assert house.engine.rule("Other") is None
     assert Reason.HELD.value == "held"
+
+
+MASKED = [
+    "job_processes > 10",
+    "sum by (job) (job_processes > 10) > 0",
+    "(job_processes > 10) / 2",
+    "job_processes > 10 and job_runtime_seconds > 0",
+    "job_processes unless job_processes <= 10",
+    "job_processes > 10 or job_processes > 15",
+    "max by (job) (max_over_time(job_processes[3s])) > 10",
+    "topk(1, job_processes > 10)",
+    "-(job_processes > 10)",
+    "clamp_max(job_processes > 10, 100)",
+    "label_replace(job_processes > 10, 'x', 'y', 'job', '.*')",
+]
+
+
+@pytest.mark.parametrize("expr", MASKED)
+def test_a_condition_that_no_longer_holds_is_clear_however_it_is_written(expr: str) -> None:
+    house = House(RULES.replace("job_processes > 10", expr).replace("for: 4s", "for: 0s"))
+
+    def tick(processes: float) -> list[tuple[str | None, str, str]]:
+        house.clock.advance(4)
+        row = {"job_processes": processes, "job_runtime_seconds": 100.0}
+        values = tuple(row.get(metric.name) for metric in JOB.metrics)
+        house.window.append(JOB.batch(house.clock.now(), {("train",): values}))
+        return told(house.round().transitions)
+
+    assert tick(20.0) == [("train", "firing", "began")]
+    assert tick(5.0) == [("train", "resolved", "ended")]
+
+
+def test_what_was_absent_and_comes_back_is_clear() -> None:
+    house = House(
+        RULES.replace("job_processes > 10", 'absent(job_processes{job="train"})').replace("for: 4s", "for: 0s")
+    )
+
+    assert house.tick(other=1.0) == [("train", "firing", "began")]
+    assert house.tick(train=1.0) == [("train", "resolved", "ended")]
