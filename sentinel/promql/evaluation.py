@@ -467,8 +467,9 @@ class _Evaluator:
         if not self._steps:
             return empty(0)
         keeps_name = call.function in _KEEPS_NAME
+        ordered = call.function not in over_time.WITHOUT_ORDER
         frames = [
-            through_windows(samples, kernel, self._at_ms, ends, range_ms, keeps_name=keeps_name)
+            through_windows(samples, kernel, self._at_ms, ends, range_ms, keeps_name=keeps_name, ordered=ordered)
             for samples in self._samples(node, int(ends[0]) - range_ms, int(ends[-1]))
         ]
         frame = joined(frames, self._steps)

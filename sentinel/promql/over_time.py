@@ -29,7 +29,10 @@ def total(windows: Windows) -> Floats:
 
 
 def _list(windows: Windows, row: int, step: int) -> list[float]:
-    found: list[float] = windows.values[row, step, : windows.count[row, step]].tolist()
+    if windows.mask is not None:
+        found: list[float] = windows.values[row, step, windows.mask[row, step]].tolist()
+    else:
+        found = windows.values[row, step, : windows.count[row, step]].tolist()
     return found
 
 
@@ -199,6 +202,14 @@ def mad_over_time(windows: Windows) -> Answer:
 def _valid(windows: Windows) -> Mask | None:
     return None if windows.full else windows.valid
 
+
+WITHOUT_ORDER = frozenset(
+    {
+        *("sum_over_time", "avg_over_time", "count_over_time", "min_over_time", "max_over_time"),
+        *("present_over_time", "absent_over_time", "quantile_over_time", "mad_over_time"),
+    }
+)
+"""Those that do not mind which sample comes first."""
 
 KERNELS: dict[str, Kernel] = {
     kernel.__name__: kernel

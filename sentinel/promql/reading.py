@@ -142,6 +142,7 @@ class Windows:
         range_s: The length of the window.
         steps: Which steps of the whole query these are.
         source: The samples that the windows look at, where they overlap in memory; else None.
+        mask: For a kernel without order: which of `values` are samples, where gaps were left as they are.
     """
 
     values: Floats
@@ -153,6 +154,7 @@ class Windows:
     range_s: float
     steps: slice
     source: Floats | None = None
+    mask: Mask | None = None
 
     @property
     def times(self) -> Floats:
@@ -178,6 +180,8 @@ class Windows:
     @property
     def valid(self) -> Mask:
         """bool[S, t, W]: which of `values` are samples."""
+        if self.mask is not None:
+            return self.mask
         return np.asarray(np.arange(self.values.shape[2]) < self.count[..., None])
 
     @property
@@ -225,13 +229,13 @@ Kernel = Callable[[Windows], tuple[Floats, Mask]]
 
 
 def through_windows(
-    samples: Samples, kernel: Kernel, at_ms: Ints, end_ms: Ints, range_ms: int, *, keeps_name: bool
+    samples: Samples, kernel: Kernel, at_ms: Ints, end_ms: Ints, range_ms: int, *, keeps_name: bool, ordered: bool
 ) -> Frame:
-    """`kernel` over every series and step."""
+    """`kernel` over every series and step; `ordered` where it minds which sample comes first."""
     rows, steps = len(samples.labels), len(at_ms)
     drop = samples.drop if keeps_name else all_true(rows)
     if steps == 1 and samples.masked is None:
-        values, kept = _once(samples, kernel, at_ms, end_ms, range_ms)
+        values, kept = _once(samples, kernel, at_ms, end_ms, range_ms, ordered=ordered)
         return Frame(samples.labels, values, kept, kept, drop)
     values = np.full((rows, steps), np.nan)
     kept = np.zeros((rows, steps), dtype=bool)
@@ -254,7 +258,9 @@ def through_windows(
     return Frame(samples.labels, values, present, kept, drop)
 
 
-def _once(samples: Samples, kernel: Kernel, at_ms: Ints, end_ms: Ints, range_ms: int) -> tuple[Floats, Mask]:
+def _once(
+    samples: Samples, kernel: Kernel, at_ms: Ints, end_ms: Ints, range_ms: int, *, ordered: bool
+) -> tuple[Floats, Mask]:
     """One step. Series with gaps are treated apart, so that the others keep the short way."""
     rows = len(samples.labels)
     until = int(end_ms[0])
@@ -274,6 +280,22 @@ def _once(samples: Samples, kernel: Kernel, at_ms: Ints, end_ms: Ints, range_ms:
         # Whole or not there at all: what is not there may be computed too, it is not looked at.
         found, there = kernel(_full(values, times, at_ms, end_ms, range_ms))
         return found, there & some[:, None]
+    if not ordered:
+        count = present.sum(axis=1).reshape(-1, 1)
+        found, there = kernel(
+            Windows(
+                values[:, None],
+                times[None, None],
+                count,
+                False,
+                at_ms,
+                end_ms,
+                range_ms / 1000.0,
+                slice(0, 1),
+                mask=present[:, None],
+            )
+        )
+        return found, there & (count > 0)
     gappy = holes.nonzero()[0]
     if values.size <= _SMALL:
         windows = _ragged(values, present, gappy, times, at_ms, end_ms, range_ms)
