@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -48,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
                     print_line(event)
                 else:
                     print(line(event, colours), flush=True)
-    return 0
+    print("sentinel: the daemon has ended the stream", file=sys.stderr)
+    return 1
 
 
 def line(event: Mapping[str, Any], colours: Paint) -> str:

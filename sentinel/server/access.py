@@ -83,28 +83,27 @@ class Viewer:
         return self.everything or event.uid is None or event.uid == self.uid
 
     def sees_alert(self, alert: Alert, core: Core) -> bool:
-        """An alert about a job is visible with the job."""
-        if self.everything or alert.job is None:
-            return True
-        job = core.find_job(alert.job)
-        return job is not None and self.sees(job)
+        """An alert about a job is visible with the job; one about none is the host's."""
+        return self.everything or alert.job is None or alert.job in self._names(core)
 
     def reader(self, core: Core) -> SeriesReader:
         """The series it may see. To be called on the event loop; the answer may be used in a thread."""
-        if self.everything:
-            return core.reader()
+        return core.reader() if self.everything else VisibleReader(core.reader(), self._names(core))
+
+    def _names(self, core: Core) -> frozenset[str]:
+        """Names that only jobs of its own have had.
+
+        What is known by a job's name alone, series and alerts, of a name that
+        jobs of several users had cannot be told apart, and is shown to neither.
+        """
         owners: dict[str, set[int]] = {}
         for job in core.jobs(ended=True):
             owners.setdefault(job.name, set()).add(job.uid)
-        return VisibleReader(core.reader(), frozenset(name for name, uids in owners.items() if uids == {self.uid}))
+        return frozenset(name for name, uids in owners.items() if uids == {self.uid})
 
 
 class VisibleReader:
-    """Series about no job at all, or about one of `jobs`.
-
-    A name that jobs of several users had is visible to none of them: their
-    samples cannot be told apart.
-    """
+    """Series about no job at all, or about one of `jobs`."""
 
     def __init__(self, inner: SeriesReader, jobs: Collection[str]) -> None:
         self._inner = inner

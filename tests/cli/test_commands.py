@@ -142,6 +142,7 @@ def test_following_events_gives_json_lines(sentinel: Sentinel, daemon: SmallDaem
     closing.join()
 
     assert [json.loads(line)["message"] for line in said.out.splitlines()] == ["one"]
+    assert (said.code, said.err) == (1, "sentinel: the daemon has ended the stream\n")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.model.jobs import Job, ProcessId
+from sentinel.model.jobs import Job, JobState, ProcessId
 from sentinel.server.access import NOBODY, Access, Peer, Refused, Viewer, peer_of
 from sentinel.server.listen import Listener, TcpListener, UnixListener
 from sentinel.server.settings import Settings
@@ -94,6 +94,8 @@ class TestVisibility:
         assert alice.sees_alert(daemon.add_alert("a"), daemon)
         assert alice.sees_alert(daemon.add_alert(None), daemon)
         assert not alice.sees_alert(daemon.add_alert("b"), daemon)
+        daemon.add_job("a", uid=BOB, state=JobState.FAILED)
+        assert not alice.sees_alert(daemon.all_alerts[0], daemon)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another user needs root")
