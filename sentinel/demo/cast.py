@@ -46,7 +46,7 @@ def cast(root: Path, url: str) -> tuple[Role, ...]:
             "is refused by an API with 429 and slows down when it is asked to",
             ("--on-degrade", f"file:{request}"),
             f"{jobs}.agent",
-            ("--url", url, "--degrade-file", request, "--eager-after", "8"),
+            ("--url", url, "--degrade-file", request, "--eager-after", "11"),
         ),
         Role(
             "forgetful",

@@ -88,7 +88,7 @@ class House:
         """The last words of the daemon or of a job's supervisor on stderr, for when something went wrong."""
         with contextlib.suppress(OSError):
             lines = (self.root / f"{name}.err").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            return lines[-1] if lines else ""
+            return "\n".join(lines[-8:])
         return ""
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class House:
             if self._daemon.poll() is not None or time.monotonic() > deadline:
                 last = self.said("daemon")
                 raise SentinelError(
-                    "the demonstration's daemon did not come up" + (f"; its last words: {last}" if last else ""),
+                    "the demonstration's daemon did not come up" + (f"; its last words:\n{last}" if last else ""),
                     hint="`sentinel doctor` says what is missing on this machine",
                 )
             time.sleep(0.05)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from sentinel.units import format_bytes
 
@@ -62,7 +62,7 @@ class Part:
     reached: dict[str, Moment] = field(default_factory=dict)
     verdict: Verdict | None = None
 
-    needs: tuple[str, ...] = ()
+    needs: ClassVar[tuple[str, ...]] = ()
     """The moments that must be reached, in order."""
 
     def event(self, kind: str, data: Data, message: str, at: float) -> None:
@@ -96,7 +96,7 @@ class Part:
 class Saved(Part):
     """Leaks, is asked in time, stops."""
 
-    needs = ("warned", "asked", "saved", "degraded", "steady")
+    needs: ClassVar[tuple[str, ...]] = ("warned", "asked", "saved", "degraded", "steady")
 
     def __init__(self, job: str) -> None:
         super().__init__(job)
@@ -152,7 +152,7 @@ class Slowed(Part):
     `refused_ago` and `served` come from the API itself, not from the agent's log.
     """
 
-    needs = ("refused", "asked", "acknowledged", "quiet")
+    needs: ClassVar[tuple[str, ...]] = ("refused", "asked", "acknowledged", "quiet")
 
     def __init__(self, job: str) -> None:
         super().__init__(job)
@@ -190,7 +190,7 @@ class Slowed(Part):
 class Reminded(Part):
     """Forgets to save, is asked, saves."""
 
-    needs = ("warned", "asked", "saved")
+    needs: ClassVar[tuple[str, ...]] = ("warned", "asked", "saved")
 
     def event(self, kind: str, data: Data, message: str, at: float) -> None:
         """Late, asked, saved."""
@@ -209,7 +209,7 @@ class Reminded(Part):
 class Undisturbed(Part):
     """Nothing happens to it, and it works."""
 
-    needs = ("running",)
+    needs: ClassVar[tuple[str, ...]] = ("running",)
 
     def __init__(self, job: str) -> None:
         super().__init__(job)
