@@ -38,7 +38,7 @@ def banner(
         )
     ]
     if trouble:
-        lines.append(_line(False, "daemon", f"none, so nothing is measured or asked: {trouble}", colours))
+        lines.append(_line(False, "daemon", f"none, so nothing is measured: {trouble}", colours))
     elif met.facts.get("mode") == "observe":
         lines.append(_line(False, "acts", "no, the daemon only says what it would do: mode: act", colours))
     elif spec.dry_run:
@@ -55,7 +55,7 @@ def _head(spec: JobSpec, met: Registration, logs: Sequence[str], home: str, colo
         used = "{checkpoint}" in " ".join(spec.argv)
         parts.append(f"{'resumes from' if used else 'newest checkpoint'} {_short(met.resume_from, home)}")
     if logs:
-        parts.append(f"output kept in {_short(logs[0], home)}")
+        parts.append(f"log {_short(logs[0], home)}")
     return " · ".join(parts)
 
 
@@ -90,7 +90,7 @@ def _requests(spec: JobSpec) -> tuple[bool, str]:
 def _memory(spec: JobSpec) -> tuple[bool, str]:
     if spec.memory_limit_bytes is not None:
         return True, f"against {format_bytes(spec.memory_limit_bytes)}"
-    return True, "against its cgroup or the machine; tighter: --memory-limit SIZE"
+    return True, "against the cgroup or host; tighter: --memory-limit SIZE"
 
 
 def _told(spec: JobSpec, met: Registration) -> tuple[bool, str]:

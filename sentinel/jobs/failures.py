@@ -73,7 +73,7 @@ def _how(job: Job) -> str:
     if job.exit_signal is not None:
         return f"ended by {_signal(job.exit_signal)}{_guess(job.exit_signal, job)}"
     if job.exit_code is None:
-        return "ended; nobody could see how"
+        return "ended, as asked" if job.state is JobState.STOPPED else "ended; nobody could see how"
     if job.exit_code == 0:
         return "finished"
     if 128 < job.exit_code < 128 + 65:

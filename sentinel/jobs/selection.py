@@ -12,6 +12,9 @@ FORWARDERS = frozenset(
 )
 """Programs that catch signals to hand them on, or not. That they catch one proves nothing about the job behind them."""
 
+_PASSERS = frozenset({"uv", "uvx", "catatonit"})
+"""The same, but only where they have a handler: without one they are launchers like any other."""
+
 _LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "horovodrun", "srun", "orterun"})
 _LAUNCHER_MODULES = (
     "torch.distributed.run",
@@ -48,7 +51,7 @@ class Candidate:
     @property
     def forwards(self) -> bool:
         """Whether it only hands signals on."""
-        return self.program in FORWARDERS
+        return self.program in FORWARDERS or (self.catches and (self.program in _PASSERS or _is_supervisor(self.argv)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,12 @@ def distributed(argvs: Sequence[Sequence[str]], environment: Mapping[str, str]) 
         if size.isdigit() and int(size) > 1:
             return f"{name} is {size}"
     return ""
+
+
+def _is_supervisor(argv: Sequence[str]) -> bool:
+    """Whether it is a `sentinel run` inside the job: it catches everything, and hands it on."""
+    names = [os.path.basename(word) for word in argv[:4]]
+    return "sentinel" in names and "run" in names[names.index("sentinel") :]
 
 
 def _topmost(

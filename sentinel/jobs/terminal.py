@@ -55,6 +55,7 @@ class Terminal:
         try:
             return os.tcgetpgrp(self.descriptor) == os.getpgrp()
         except OSError:
+            self.hung_up()
             return False
 
     def hung_up(self) -> bool:

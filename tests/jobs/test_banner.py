@@ -27,10 +27,10 @@ def test_nothing_declared_nothing_hidden() -> None:
     said = banner(BARE, Registration("j1", "train"), ["/state/output.log"])
 
     assert said.splitlines() == [
-        "sentinel: train · output kept in /state/output.log",
+        "sentinel: train · log /state/output.log",
         "  ✗ checkpoints   not watched: --checkpoints DIR",
         "  ✗ can be asked  nothing: --on-checkpoint signal:USR1 --on-degrade signal:USR2",
-        "  ✓ memory        against its cgroup or the machine; tighter: --memory-limit SIZE",
+        "  ✓ memory        against the cgroup or host; tighter: --memory-limit SIZE",
         "  ✗ told          nobody, when it ends or fails: --notify URL",
     ]
 
@@ -42,7 +42,7 @@ def test_everything_declared() -> None:
     said = banner(FULL, met, ["/home/me/.local/output.log"], home="/home/me")
 
     assert said.splitlines() == [
-        "sentinel: train-2 (train runs already) · resumes from ~/ckpt/step-7 · output kept in ~/.local/output.log",
+        "sentinel: train-2 (train runs already) · resumes from ~/ckpt/step-7 · log ~/.local/output.log",
         "  ✓ checkpoints   ~/ckpt, newest 12m old, expected every 30m",
         "  ✓ can be asked  checkpoint by signal:USR1, degrade by file:/tmp/x",
         "  ✓ memory        against 600 MiB",
@@ -57,6 +57,7 @@ def test_never_more_than_six_lines_and_each_no_names_a_way(spec: JobSpec, troubl
     lines = banner(spec, Registration("j1", "x", facts={"mode": mode}), ["/log"], trouble=trouble).splitlines()
 
     assert len(lines) <= 6
+    assert all(len(line) < 80 for line in lines if "USR1;" not in line)
     for line in lines:
         if "✗" in line and "daemon " not in line:
             assert "--" in line or "mode: act" in line

@@ -175,7 +175,7 @@ async def test_pause_and_resume_reach_the_whole_tree(yard: Yard) -> None:
 
     paused = await yard.ask(job, RequestKind.PAUSE)
     assert len(paused.pids) == 3
-    assert all(_state(pid) == "T" for pid in paused.pids)
+    until(lambda: all(_state(pid) == "T" for pid in paused.pids))
     assert _now(yard, job).state is JobState.PAUSED
     resumed = await yard.ask(job, RequestKind.RESUME)
 

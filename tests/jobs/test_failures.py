@@ -45,6 +45,8 @@ CASES = [
          "ended by SIGKILL, by a person, a scheduler or the kernel: it leaves no reason"),
     Case("a crash", None, 11, Evidence(), "ended by SIGSEGV, a fault in native code"),
     Case("asked to stop", None, 9, Evidence(), "ended by SIGKILL", JobState.STOPPED),
+    Case("asked to stop, and nobody saw how", None, None, Evidence(), "ended, as asked", JobState.STOPPED),
+    Case("interrupted", None, 2, Evidence(), "ended by SIGINT, interrupted", JobState.STOPPED),
     Case("nobody saw", None, None, Evidence(), "ended; nobody could see how", JobState.LOST),
     Case("no such command", 127, None, Evidence(), "exit code 127, the command was not found"),
 ]  # fmt: skip

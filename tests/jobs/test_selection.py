@@ -53,6 +53,18 @@ def test_behind_a_forwarder_nobody_is_asked_and_the_way_out_is_named() -> None:
     assert "signal:USR1@REGEX" in choice.reason
 
 
+def test_what_hands_everything_on_is_no_target_only_where_it_catches() -> None:
+    for command in (
+        "uv run train.py",
+        "python -m sentinel run -- python train.py",
+        "/venv/bin/python /bin/sentinel run x",
+    ):
+        catching = [one(10, 1, command, catches=True), one(11, 10, "python train.py", catches=True)]
+        assert "signal:USR1@REGEX" in choose(catching, "USR1").reason
+    plain = [one(10, 1, "uv run train.py"), one(11, 10, "python train.py", catches=True)]
+    assert choose(plain, "USR1").pids == (11,)
+
+
 def test_a_pattern_names_the_target_behind_a_forwarder() -> None:
     tree = [
         one(10, 1, "timeout 9h python train.py", catches=True),
