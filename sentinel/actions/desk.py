@@ -13,7 +13,7 @@ from sentinel.actions.book import Book
 from sentinel.actions.chain import Chain
 from sentinel.actions.gates import Facts, Gate, Verdict
 from sentinel.actions.ledger import Ledger
-from sentinel.actions.ports import JobControl, Journal, Publish, Silences
+from sentinel.actions.ports import JobControl, Journal, Publish, SaysWhen, Silences
 from sentinel.actions.settings import Settings
 from sentinel.clock import Clock
 from sentinel.errors import SentinelError
@@ -208,10 +208,9 @@ class Desk:
             self.change(request, machine.Ended(f"{request.job} has ended"), at)
             self.changed(at)
             return
-        if not self.change(request, machine.HandedOver(), at) and request.kind is not RequestKind.CHECKPOINT:
-            return
-        request = self.book.requests[request_id]
         delivery = await self._deliver(job, request)
+        if delivery is None:
+            return
         at = self.clock.now()
         seen = machine.observable(job, request)
         self.change(
@@ -224,15 +223,28 @@ class Desk:
         self.look(at)
         self.changed(at)
 
-    async def _deliver(self, job: Job, request: Request) -> Delivery:
+    async def _deliver(self, job: Job, request: Request) -> Delivery | None:
+        """What came of handing it over; None where it did not leave because it was closed before."""
         limit = max(1.0, request.deadline - self.clock.now()) + _HAND_OVER_GRACE_S
         try:
             async with asyncio.timeout(limit):
-                return await self.control.deliver(job, request)
+                if isinstance(self.control, SaysWhen):
+                    return await self.control.hand_over(job, request, lambda: self._leave(request.id))
+                if not self._leave(request.id):
+                    return None
+                return await self.control.deliver(job, self.book.requests[request.id])
         except TimeoutError:
             return Delivery(Outcome.FAILED, "handing it over took too long")
         except Exception as fault:
             return Delivery(Outcome.FAILED, f"{type(fault).__name__}: {fault}")
+
+    def _leave(self, request_id: str) -> bool:
+        """It leaves now: write that down first. Whether it may."""
+        request = self.book.requests[request_id]
+        if request.state is RequestState.PLANNED:
+            durable = self.change(request, machine.HandedOver(), self.clock.now())
+            return durable or request.kind is RequestKind.CHECKPOINT
+        return request.open
 
     async def _save_first(self, job: Job, stop: Request) -> None:
         """Before a stop: a checkpoint where one can be asked for, and its effect."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sentinel.model.alerts import Alert
 from sentinel.model.checkpoints import Checkpoint
@@ -55,6 +55,23 @@ class JobControl(Protocol):
 
     def has_progressed(self, job_id: str) -> bool:
         """Whether this attempt was seen to finish a step or a checkpoint, or that cannot be seen at all."""
+        ...
+
+
+@runtime_checkable
+class SaysWhen(Protocol):
+    """A JobControl that can also say when a request really leaves.
+
+    Choosing whom to signal takes a while; a crash in between would leave it open
+    whether the job was asked. One that says when keeps that moment short.
+    """
+
+    async def hand_over(self, job: Job, request: Request, leaving: Callable[[], bool]) -> Delivery:
+        """As `deliver`, calling `leaving` on the loop right before the request leaves.
+
+        Where `leaving` answers False the request must not leave (any more). Where it
+        is never called, nothing has left.
+        """
         ...
 
 

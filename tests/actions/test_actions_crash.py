@@ -14,10 +14,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sentinel.actions.book import Book
 from sentinel.model.alerts import ActionSpec, After, AlertState, Transition
-from sentinel.model.jobs import JobState
+from sentinel.model.jobs import Job, JobState
 from sentinel.model.labels import Labels
-from sentinel.model.requests import Answer, Delivery, Outcome, RequestKind
-from tests.actions.world import CHECKPOINT, DEGRADE, NOW, Crash, World, a_job, a_rule, firing, resolving
+from sentinel.model.requests import Answer, Delivery, Outcome, Request, RequestKind
+from tests.actions.world import (
+    CHECKPOINT,
+    DEGRADE,
+    NOW,
+    Crash,
+    FileJournal,
+    Jobs,
+    World,
+    a_job,
+    a_rule,
+    firing,
+    resolving,
+)
 
 K = RequestKind
 
@@ -53,6 +65,42 @@ async def test_killed_after_planning_and_before_sending_it_is_sent_for_the_first
     await world.settle()
     assert world.asked() == ["checkpoint", "degrade"]
     assert world.jobs.levels == {"j1": 1}
+
+
+class JobsThatSayWhen(Jobs):
+    """Choosing whom to signal takes a while; only then does the request leave."""
+
+    def __init__(self, journal: FileJournal) -> None:
+        super().__init__(journal)
+        self.die_while_choosing = False
+        self.nobody = False
+
+    async def hand_over(self, job: Job, request: Request, leaving: Callable[[], bool]) -> Delivery:
+        await asyncio.sleep(0)
+        if self.die_while_choosing:
+            self.die_while_choosing, self._journal.dead = False, True
+        if self.nobody:
+            return Delivery(Outcome.REFUSED, "no process catches it")
+        return await self.deliver(job, request) if leaving() else Delivery(Outcome.FAILED, "closed before it left")
+
+
+async def test_killed_while_choosing_whom_to_signal_nothing_has_left_and_it_is_sent_for_the_first_time() -> None:
+    world = World(jobs=JobsThatSayWhen)
+    jobs = world.jobs
+    assert isinstance(jobs, JobsThatSayWhen)
+    jobs.add(a_job())
+    jobs.die_while_choosing = True
+    change = firing(a_rule(), NOW)
+    await world.fire(change)
+    await world.dispatcher.close()
+    assert world.asked() == []
+    world.restart([change])
+    await world.settle()
+    assert world.asked() == ["checkpoint", "degrade"]
+
+    jobs.nobody = True
+    refused = await world.dispatcher.ask("llama", K.RESTORE, by="user:alice", wait_s=5)
+    assert (refused.answer, refused.sent) == (Answer.REFUSED, None), "what found nobody was never sent"
 
 
 async def test_killed_before_a_stop_that_wanted_the_checkpoint_done_it_does_not_stop() -> None:

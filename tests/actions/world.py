@@ -113,10 +113,10 @@ class Jobs:
 class World:
     """One daemon's actions, its jobs, its journal and its clock."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, jobs: Callable[[FileJournal], Jobs] = Jobs) -> None:
         self.clock = ManualClock(NOW)
         self.journal = FileJournal()
-        self.jobs = Jobs(self.journal)
+        self.jobs = jobs(self.journal)
         self.events: list[Event] = []
         self.settings = settings or Settings()
         self.silenced: set[str] = set()
