@@ -124,7 +124,7 @@ def _means(frame: Frame, groups: Groups, counts: Ints) -> Floats:
     sums = _sums(values, groups)
     means = sums / np.maximum(counts, 1)
     if not every(np.isfinite(sums)):
-        for at, step in np.argwhere(np.isinf(sums) & (counts > 0)):
+        for at, step in np.argwhere(~np.isfinite(sums) & (counts > 0)):
             begin = int(groups.starts[at])
             rows = groups.order[begin : begin + int(groups.sizes[at])]
             means[at, step] = mean(frame.values[rows[frame.kept[rows, step]], step].tolist())

@@ -41,7 +41,7 @@ def means(windows: Windows) -> Floats:
     sums = total(windows)
     made = sums / windows.sized()
     if not every(np.isfinite(sums)):
-        for row, step in np.argwhere(np.isinf(sums) & (windows.count > 0)):
+        for row, step in np.argwhere(~np.isfinite(sums) & (windows.count > 0)):
             made[row, step] = mean(_list(windows, int(row), int(step)))
     return made
 

@@ -15,7 +15,7 @@ from sentinel.promql import EvaluationError, evaluate, evaluate_range, parse
 from sentinel.promql.series import Block, Matcher, Vector
 from tests.promql.memory import STALE, MemoryReader, Sample
 from tests.promql.reference import Fails, Reference
-from tests.promql.strategies import METRICS, vectors
+from tests.promql.strategies import METRICS, OVER_TIME, vectors
 
 LOOKBACK_S = 12.0
 EXAMPLES = int(os.environ.get("SENTINEL_EXAMPLES", "40"))
@@ -144,3 +144,64 @@ def test_a_mask_never_says_more_than_the_samples(world: World, text: str) -> Non
         return
     assert isinstance(found, Vector)
     assert len(set(found.labels)) == len(found.labels) == len(found.values) == len(found.kept)
+
+
+@pytest.mark.parametrize("step", [2.0, 6.0, 7.0])
+@pytest.mark.parametrize("name", [*OVER_TIME, "quantile_over_time"])
+def test_windows_that_overlap_are_each_what_they_are_alone(name: str, step: float) -> None:
+    """Without gaps a range query looks at one stretch of memory through many windows."""
+    rng = np.random.default_rng(5)
+    source = OneBlock(
+        {
+            Labels({"__name__": "m_a", "gpu": str(row)}): [
+                (place * 2000, float(value)) for place, value in enumerate(rng.integers(-5, 50, 120))
+            ]
+            for row in range(3)
+        }
+    )
+    expr = parse(f"{name}({'0.3, ' if name.startswith('quantile') else ''}m_a[21s] offset 1s)")
+
+    matrix = evaluate_range(expr, source, 0, 238, step, lookback_s=LOOKBACK_S)
+    for column, moment in enumerate(matrix.times):
+        alone = evaluate(expr, source, float(moment), lookback_s=LOOKBACK_S)
+        assert isinstance(alone, Vector)
+        ours = {
+            labels: float(matrix.values[row, column])
+            for row, labels in enumerate(matrix.labels)
+            if matrix.present[row, column]
+        }
+        assert same(ours, dict(alone.samples()))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([2.0, 8.0, 1e100, -1e100], 10.0),
+        ([1e16, 1.0, -1e16], 1.0),
+        ([-1e308, -1e308, 1e308, 1e308], -math.inf),
+        ([math.inf, 1.0, -math.inf], math.nan),
+        ([math.inf, 1.0], math.inf),
+        ([math.nan, 1.0], math.nan),
+        ([0.1] * 10, 1.0),
+    ],
+)
+def test_sums_are_compensated(values: list[float], expected: float) -> None:
+    source = MemoryReader({Labels({"__name__": "m"}): [(float(place), value) for place, value in enumerate(values)]})
+    several = MemoryReader(
+        {Labels({"__name__": "m", "x": str(place)}): [(0.0, value)] for place, value in enumerate(values)}
+    )
+
+    for text, reader_, at in (("sum_over_time(m[1m])", source, 30.0), ("sum(m)", several, 0.0)):
+        found = evaluate(parse(text), reader_, at)
+        assert isinstance(found, Vector)
+        assert close(float(found.values[0]), expected)
+
+
+def test_a_mean_does_not_overflow() -> None:
+    values = [-1e308, -1e308, 1e308, 1e308, 4.0, -1.5e308, 1.5e308, 0.0, 1e308, -1e308]
+    source = MemoryReader({Labels({"__name__": "m"}): [(float(place), value) for place, value in enumerate(values)]})
+
+    found = evaluate(parse("avg_over_time(m[1m])"), source, 30.0)
+
+    assert isinstance(found, Vector)
+    assert close(float(found.values[0]), 0.4)
