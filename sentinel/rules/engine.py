@@ -305,6 +305,9 @@ class Engine:
                 heir.evaluated, heir.seconds, heir.fault, heir.value = (
                     state.evaluated, state.seconds, state.fault, state.value,
                 )  # fmt: skip
+        for alert in [*self._orphans.values()]:
+            if (home := self._home(alert)) is not None:
+                home.alerts[alert.labels] = self._orphans.pop(alert.id)
         self._remember(changes, at)
         return changes
 
@@ -337,7 +340,11 @@ class Engine:
             self._resolved[alert.id] = alert
 
     def settle(self, at: float) -> list[Transition]:
-        """After the last record: close the alerts whose rules are gone, and start the clocks of darkness anew."""
+        """After the last record, once all rules are in force: close the alerts whose rules are gone.
+
+        The rules that jobs bring along belong to "all rules": `replace` finds their alerts a home.
+        The clocks of darkness start anew.
+        """
         changes = [close(None, alert, Reason.RULE_REMOVED, at) for alert in self._orphans.values()]
         self._orphans.clear()
         for state in self._all():

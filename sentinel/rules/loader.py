@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel import documents
@@ -126,6 +126,9 @@ class _File:
         name = fields.text("name", "")
         if "name" in fields and not name:
             node.report("the name of a group must not be empty")
+        if self._options.job_id is not None:
+            # Two jobs may bring the same file along; their alerts must not share an identity.
+            name = f"{name}@{self._options.job_id}"
         interval = _duration(fields, "interval")
         shared = self._labels(fields)
         rules = tuple(rule for each in fields.sequence("rules") if (rule := self._rule(each, name, shared)) is not None)
@@ -259,19 +262,3 @@ def _duration(fields: Fields, name: str) -> float:
         node.report(f"`{node.value}` is no duration as Prometheus writes them", hint)
         return 0.0
     return node.duration() or 0.0
-
-
-def scoped(rules: RuleSet, options: Options) -> RuleSet:
-    """The same rules as somebody's own, or as one job's."""
-    return RuleSet(
-        tuple(
-            replace(
-                group,
-                rules=tuple(
-                    replace(rule, spec=replace(rule.spec, uid=options.uid, job_id=options.job_id))
-                    for rule in group.rules
-                ),
-            )
-            for group in rules.groups
-        )
-    )

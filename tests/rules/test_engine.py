@@ -342,7 +342,9 @@ def test_the_rules_of_a_job_see_that_job_alone() -> None:
     rules = load_text(RULES.replace("for: 4s", "for: 0s"), None, Options(uid=1000, job_id="j1"))
     house = House(rules=rules, sees=frozenset({"mine"}))
 
-    assert house.tick(mine=20.0, other=30.0) == [("mine", "firing", "began")]
+    house.measure(mine=20.0, other=30.0)
+
+    assert told(house.round("g@j1").transitions) == [("mine", "firing", "began")]
 
 
 def test_a_label_that_follows_the_value_makes_another_alert() -> None:
@@ -407,3 +409,26 @@ def test_what_was_absent_and_comes_back_is_clear() -> None:
 
     assert house.tick(other=1.0) == [("train", "firing", "began")]
     assert house.tick(train=1.0) == [("train", "resolved", "ended")]
+
+
+def test_an_alert_of_a_jobs_own_rule_finds_its_rule_again_after_a_restart(house: House) -> None:
+    """The rules of jobs come into force only after the journal was read."""
+    base = load_text(RULES)
+    whole = base.with_(load_text(RULES.replace("ManyProcesses", "Mine"), None, Options(uid=1000, job_id="j1")))
+    house.rules = whole
+    house.engine = house.started()
+    changes: list[Transition] = []
+    for _ in range(3):
+        house.clock.advance(2)
+        house.measure(train=20.0)
+        changes += house.round("g@j1").transitions
+
+    house.rules, house.sees = base, frozenset({"train"})
+    house.engine = house.started()
+    for number, change in enumerate(changes):
+        house.engine.fold(Record(number, change.at, "alert", journalled(change)))
+    house.engine.replace(whole, house.clock.now())
+
+    assert house.engine.settle(house.clock.now()) == []
+    assert [(alert.rule, alert.state) for alert in house.engine.alerts()] == [("Mine", AlertState.FIRING)]
+    assert house.round("g@j1").transitions == ()

@@ -189,4 +189,5 @@ def test_rules_of_a_job_go_with_it() -> None:
     together = shipped.with_(job)
 
     assert [rule.spec.job_id for rule in together] == [None, "j1"]
+    assert [group.name for group in together.groups] == ["s", "s@j1"]
     assert [rule.spec.job_id for rule in together.without_job("j1")] == [None]
