@@ -123,25 +123,31 @@ class Client:
                 self._drop()
             reused = self._kept is not None
             try:
-                status, headers, content = self._exchange(method, path, body, allowed)
+                connection, status, headers, content = self._exchange(method, path, body, allowed)
             except _Lost:
                 # The server closed a kept connection just as we spoke. What changes nothing may be said again.
                 if not reused or method == "POST":
                     raise
-                status, headers, content = self._exchange(method, path, body, allowed)
+                connection, status, headers, content = self._exchange(method, path, body, allowed)
             if headers.get("connection", "").lower() == "close":
                 self._drop()
         if status >= 400:
             raise _refusal(status, headers, content)
-        return _decoded(headers, content)
+        try:
+            return _decoded(headers, content)
+        except ValueError:
+            raise connection.nonsense() from None
 
-    def _exchange(self, method: str, path: str, body: Any, allowed_s: float) -> tuple[int, dict[str, str], bytes]:
+    def _exchange(
+        self, method: str, path: str, body: Any, allowed_s: float
+    ) -> tuple[_Connection, int, dict[str, str], bytes]:
         if self._kept is None:
             self._kept = _Connection(self.socket_path, min(allowed_s, self.timeout_s))
+        connection = self._kept
         try:
-            self._kept.send(method, path, body, allowed_s)
-            status, headers = self._kept.head()
-            return status, headers, self._kept.body(headers)
+            connection.send(method, path, body, allowed_s)
+            status, headers = connection.head()
+            return connection, status, headers, connection.body(headers)
         except BaseException:
             self._drop()
             raise
@@ -167,7 +173,7 @@ class Stream(Iterator[dict[str, Any]]):
             if newline:
                 self._rest = rest
                 if line.strip():  # an empty line is a heartbeat
-                    return dict(json.loads(line))
+                    return self._read(line)
                 continue
             try:
                 self._rest += next(self._parts)
@@ -179,6 +185,13 @@ class Stream(Iterator[dict[str, Any]]):
                     raise StopIteration from None
                 self.close()
                 raise
+
+    def _read(self, line: bytes) -> dict[str, Any]:
+        try:
+            return dict(json.loads(line))
+        except ValueError:
+            self.close()
+            raise self._connection.nonsense() from None
 
     def close(self) -> None:
         """End it; a reader waiting in another thread stops."""
@@ -241,13 +254,13 @@ class _Connection:
         """The status and the headers, names in lower case."""
         while (end := self._buffer.find(b"\r\n\r\n")) < 0:
             if len(self._buffer) > _LARGEST_HEAD:
-                raise Unreachable(f"what listens at {self._path} does not speak HTTP")
+                raise self.nonsense()
             self._fill()
         first, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
         self._buffer = self._buffer[end + 4 :]
         words = first.split(" ", 2)
         if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
-            raise Unreachable(f"what listens at {self._path} does not speak HTTP")
+            raise self.nonsense()
         pairs = (line.partition(":") for line in lines)
         return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
@@ -260,13 +273,13 @@ class _Connection:
     def parts(self, headers: Mapping[str, str]) -> Iterator[bytes]:
         """The body as it comes."""
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            while size := int(self._line().split(b";")[0], 16):
+            while size := self._number(self._line().split(b";")[0], 16):
                 yield self._exactly(size)
                 self._exactly(2)
             while self._line():  # trailers
                 pass
             return
-        left = int(headers.get("content-length", "0"))
+        left = self._number(headers.get("content-length", "0").encode(), 10)
         if left:
             yield self._exactly(left)
 
@@ -274,6 +287,16 @@ class _Connection:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes a reader in another thread
         self._socket.close()
+
+    def _number(self, text: bytes, base: int) -> int:
+        try:
+            return int(text, base)
+        except ValueError:
+            raise self.nonsense() from None
+
+    def nonsense(self) -> Unreachable:
+        """The error for an answer that is none."""
+        return Unreachable(f"what listens at {self._path} does not speak HTTP as sentinel does")
 
     def _lost(self) -> _Lost:
         return _Lost(

@@ -180,12 +180,31 @@ def test_on_a_kept_connection_that_breaks_only_reading_is_tried_again(tmp_path: 
     assert [words.split()[1] for words in heard if words] == [b"/a", b"/b", b"/b", b"/c", b"/d"]
 
 
-@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"x" * 100_000])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"x" * 100_000,
+        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        response(b"{"),
+    ],
+)
 def test_something_that_is_no_http_is_said(serve: Serve, said: bytes) -> None:
     server = serve([said])
 
     with Client(server.path) as client, pytest.raises(Unreachable, match="does not speak HTTP"):
         client.get("/")
+
+
+def test_a_stream_of_something_else_is_said(serve: Serve) -> None:
+    server = serve([chunked(b"{}\nnonsense\n")])
+
+    with Client(server.path) as client, client.stream("/") as stream:
+        assert next(stream) == {}
+        with pytest.raises(Unreachable, match="does not speak HTTP"):
+            next(stream)
 
 
 def test_a_daemon_that_does_not_answer_in_time_is_given_up(tmp_path: Path) -> None:
