@@ -138,7 +138,9 @@ class Desk:
         open_one = self.book.open_like(job.id, kind)
         fresh = self.fresh(job, kind, at) if chain else None
         started = job.attempt_started if job.attempt_started is not None else job.created
-        warns_only = chain is not None and not self.control.has_progressed(job.id)
+        # Start-up looks like a leak and is none, so a forecast alone asks nothing of it. A 429 is one at any age.
+        foresees = chain is not None and alert is not None and "forecast" in alert.labels
+        warns_only = foresees and not self.control.has_progressed(job.id)
         return gates.judge(
             Facts(
                 job=job,

@@ -249,12 +249,21 @@ async def test_before_its_first_step_a_job_is_only_warned_about_for_a_quarter_of
     world = World()
     world.jobs.progressed = False
     world.jobs.add(a_job(attempt_started=NOW - 60))
-    await world.fire(firing(a_rule(), NOW))
+    forecast = Labels({"forecast": "seconds"})
+    await world.fire(firing(a_rule(labels=forecast), NOW))
     assert world.asked() == []
     assert world.request(K.CHECKPOINT).detail.startswith("start_up")
 
     world.clock.advance(900)
-    await world.fire(firing(a_rule(name="Later"), world.clock.now()))
+    await world.fire(firing(a_rule(name="Later", labels=forecast), world.clock.now()))
+    assert world.asked() == ["checkpoint", "degrade"]
+
+
+async def test_what_is_seen_rather_than_foreseen_is_asked_at_any_age() -> None:
+    world = World()
+    world.jobs.progressed = False
+    world.jobs.add(a_job(attempt_started=NOW - 5))
+    await world.fire(firing(a_rule(), NOW))
     assert world.asked() == ["checkpoint", "degrade"]
 
 
