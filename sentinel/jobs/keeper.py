@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
             if not data:
                 return 0
             log.write(data)
-            log.grown(len(data))
+            log.cap()
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import os
 
 from sentinel.system import holes
 
-_CHECK = 8 * 1024 * 1024
-"""How much is written between two looks at the size."""
+_MARGIN = 8 * 1024 * 1024
+"""How much too long it may get before something is given back, so that this happens now and then only."""
 
 
 class LogFile:
@@ -17,6 +17,9 @@ class LogFile:
     Args:
         path: Made, with its directory, if it is not there; only its owner can read it.
         limit: How many bytes are kept, about. What is older reads as zeros; offsets stay.
+
+    Attributes:
+        dropped: Where what is left begins, as far as this one has given something back.
     """
 
     def __init__(self, path: str, limit: int) -> None:
@@ -24,8 +27,8 @@ class LogFile:
         self._limit = limit
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         self.descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._unchecked = 0
         self._capped = True
+        self.dropped = 0
 
     @property
     def size(self) -> int:
@@ -49,18 +52,12 @@ class LogFile:
         """Up to `size` bytes from `offset`; empty at the end."""
         return os.pread(self.descriptor, size, offset)
 
-    def grown(self, count: int) -> None:
-        """`count` more bytes are in it, by whoever: look now and then whether it is too long."""
-        self._unchecked += count
-        if self._unchecked < min(_CHECK, self._limit) or not self._capped:
-            return
-        self._unchecked = 0
-        self.cap()
-
     def cap(self) -> None:
-        """Give the oldest part back, if it is too long."""
-        if self.size > self._limit:
-            self._capped = holes.drop_oldest(self.descriptor, self._limit)
+        """Give the oldest part back, if it has grown too long, by whoever. Cheap enough to be called often."""
+        if self._capped and self.size - self.dropped > self._limit + min(_MARGIN, self._limit):
+            begins = holes.drop_oldest(self.descriptor, self._limit)
+            self._capped = begins is not None
+            self.dropped = max(self.dropped, begins or 0)
 
     def close(self) -> None:
         """Close it."""

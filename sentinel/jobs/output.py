@@ -103,6 +103,7 @@ class Tail:
 
     Attributes:
         held_back: Whether there is more that had no room yet.
+        lost_bytes: What was given back to the disk before there was room for it.
     """
 
     def __init__(self, log: LogFile, sink: Sink) -> None:
@@ -110,10 +111,15 @@ class Tail:
         self.sink = sink
         self._offset = log.size
         self.held_back = False
+        self.lost_bytes = 0
 
     def pump(self) -> bool:
         """Move what is there and what has room; whether something was moved."""
         moved = False
+        self.log.cap()
+        if self._offset < self.log.dropped:  # the reader was too slow for what the job says
+            self.lost_bytes += self.log.dropped - self._offset
+            self._offset = self.log.dropped
         self.held_back = True
         while not self.sink.full:
             data = self.log.read_at(self._offset, _CHUNK)
@@ -124,7 +130,6 @@ class Tail:
                 self.held_back = False
                 return moved
             self._offset += len(data)
-            self.log.grown(len(data))
             self.sink.offer(data)
             moved = True
         return moved

@@ -32,6 +32,7 @@ from sentinel.jobs.voice import Voice
 from sentinel.model.events import new_id
 from sentinel.model.jobs import JobSpec
 from sentinel.system import processes, signals
+from sentinel.units import format_bytes
 
 _PASSED_ON = [
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
@@ -422,6 +423,10 @@ class Supervisor:
         self._show_the_rest()
         if self._terminal is not None:
             self._terminal.restore()
+        if lost := sum(tail.lost_bytes for tail in self._streams.tails):
+            self._voice.say(
+                f"{format_bytes(lost)} of output were not shown: the reader was too slow, and a log is capped"
+            )
         self._link.finish()
         return code if code >= 0 else 128 - code
 

@@ -24,19 +24,20 @@ def _fallocate() -> Callable[[int, int, int, int], int] | None:
     return function
 
 
-def drop_oldest(descriptor: int, keep_bytes: int) -> bool:
+def drop_oldest(descriptor: int, keep_bytes: int) -> int | None:
     """Free all but about the last `keep_bytes` of a file. Its size and every offset stay as they are.
 
     The freed part reads as zeros. The file must be open for writing.
 
     Returns:
-        Whether the file system can do it.
+        Where what is left begins; None where the file system cannot do it.
     """
+    upto = max(0, os.fstat(descriptor).st_size - keep_bytes) // _BLOCK * _BLOCK
+    if not upto:
+        return 0
     function = _fallocate()
-    upto = (os.fstat(descriptor).st_size - keep_bytes) // _BLOCK * _BLOCK
-    if upto <= 0:
-        return True
-    return function is not None and function(descriptor, _PUNCH_HOLE | _KEEP_SIZE, 0, upto) == 0
+    done = function is not None and function(descriptor, _PUNCH_HOLE | _KEEP_SIZE, 0, upto) == 0
+    return upto if done else None
 
 
 def first_data(descriptor: int) -> int:

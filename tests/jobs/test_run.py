@@ -6,10 +6,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from sentinel.jobs.logfile import LogFile
+from sentinel.jobs.output import Sink, Tail
+from sentinel.system import holes
 from tests.jobs.desk import Desk, running, until
 
 COUNTS = """
@@ -293,17 +297,47 @@ def test_a_job_that_is_paused_by_its_supervisors_ctrl_z_goes_on_with_it(desk: De
 
 
 def test_the_log_is_capped_the_oldest_part_first(desk: Desk) -> None:
-    from sentinel.jobs.logfile import LogFile
-    from sentinel.system import holes
-
     with LogFile(str(desk.root / "log"), 4 << 20) as log:
         for number in range(12):
             log.write(bytes([65 + number]) * (1 << 20))
-            log.grown(1 << 20)
+            log.cap()
         assert log.size == 12 << 20
-        assert holes.first_data(log.descriptor) >= 7 << 20
+        assert log.dropped >= 4 << 20
+        assert holes.first_data(log.descriptor) == log.dropped
         assert log.read_at((12 << 20) - 1, 10) == b"L"
-    assert os.stat(desk.root / "log").st_blocks * 512 <= 6 << 20
+    assert os.stat(desk.root / "log").st_blocks * 512 <= 8 << 20
+
+
+def test_a_reader_that_is_too_slow_for_the_log_is_told_and_gets_no_zeros(desk: Desk) -> None:
+    reading, writing = os.pipe()
+    with LogFile(str(desk.root / "log"), 1 << 20) as log:
+        tail = Tail(log, Sink(writing))
+        log.write(b"x" * (1 << 19))
+        tail.pump()  # as much as fits waits in the sink
+        log.write(b"y" * (8 << 20))
+        tail.pump()
+        shown = bytearray()
+        while tail.behind:
+            tail.sink.flush()
+            shown += os.read(reading, 65536)
+            tail.pump()
+
+    assert set(shown) == {ord("x"), ord("y")}
+    assert shown.count(b"x") + shown.count(b"y") + tail.lost_bytes == (8 << 20) + (1 << 19)
+    assert tail.lost_bytes > 0
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_supervisor_stays_small_and_imports_nothing_heavy(desk: Desk) -> None:
+    job = desk.begin("--quiet", "--", "sh", "-c", "touch up; exec sleep 60")
+    until((desk.root / "up").exists)
+
+    assert int(_status(job.pid, "VmRSS")) < 25 * 1024
+    heavy = "asyncio http.client numpy duckdb textual starlette apprise re2 yaml subprocess ctypes"
+    program = f"import sys, sentinel.cli.run; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], env=desk.environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_the_end_is_written_down_beside_the_log(desk: Desk) -> None:
