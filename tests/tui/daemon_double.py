@@ -166,7 +166,7 @@ def _handler(daemon: DaemonDouble) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, *_words: object) -> None:  # type: ignore[override]
+        def log_message(self, *_words: object) -> None:
             pass
 
     return Handler
