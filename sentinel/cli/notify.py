@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Carry it out; 1 where something could not be delivered."""
     from sentinel.api.connect import connect
 
-    with connect() as client:
+    with connect(start=False) as client:
         if args.verb == "test":
             said = client.post("/v1/notify/test", {"receiver": args.receiver}, timeout_s=_TEST_TIMEOUT_S)
             print(json.dumps(said) if args.json else "\n".join(tested(said)))

@@ -62,7 +62,18 @@ class Adopter:
         if who is None or uid < 0 or (os.getuid() != 0 and uid != os.getuid()):
             return
         spec = replace(adoption.spec, argv=tuple(processes.command_line(stat.pid)))
-        self._adopt(spec, uid, owner, who, stat.pgrp)
+        self._adopt(spec, uid, owner, who, led_group(who))
+
+
+def led_group(process: ProcessId) -> int:
+    """The process group that an adopted process leads, or 0.
+
+    A group that somebody else leads is that one's: of a script, of a shell without job
+    control. Whoever joins it later is no part of the job.
+    """
+    found = processes.read_stat(process.pid)
+    leads = found is not None and found.start_ticks == process.start_ticks and found.pgrp == process.pid
+    return process.pid if leads else 0
 
 
 def _compiled(pattern: str) -> Callable[[str], bool]:

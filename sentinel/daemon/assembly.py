@@ -112,9 +112,7 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
         clock,
         directory=place.state,
         settings=settings.jobs,
-        evidence=lambda job: Evidence(
-            logs.last_events(job.id), measuring.jobs.oom_kills(job.id)
-        ),
+        evidence=lambda job: Evidence(logs.last_events(job.id), measuring.jobs.oom_kills(job.id)),
     )
     handover = Handover(handover_path, register, settings.jobs, shared=place.system)
     forest = Forest()

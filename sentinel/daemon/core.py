@@ -14,6 +14,7 @@ from sentinel.clock import Clock
 from sentinel.collectors.jobcheckpoints import JobCheckpoints
 from sentinel.collectors.joblogs import JobLogs
 from sentinel.daemon import overview
+from sentinel.daemon.adoption import led_group
 from sentinel.daemon.hub import Hub
 from sentinel.daemon.silences import SilenceBook
 from sentinel.errors import SentinelError, UsageError
@@ -252,7 +253,7 @@ class DaemonCore:
             owner=owner.name,
             supervisor=supervisor,
             adopt=adopt,
-            pgid=_pgid(adopt) if adopt else 0,
+            pgid=led_group(adopt) if adopt else 0,
         )
         try:
             if spec.rules and not made.again:
@@ -358,8 +359,3 @@ def _checkpoint(found: Checkpoint, now: float) -> dict[str, Any]:
         "step": found.step,
         "age_seconds": max(0.0, now - found.finished),
     }
-
-
-def _pgid(process: ProcessId) -> int:
-    found = processes.read_stat(process.pid)
-    return found.pgrp if found is not None and found.start_ticks == process.start_ticks else 0

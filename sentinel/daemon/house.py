@@ -125,7 +125,7 @@ class House:
         self._pipeline.on_changes(rooms.engine.settle(now))
         self._load_rules_of_jobs()
         self._retarget()
-        rooms.dispatcher.recover(self._open_alerts())
+        rooms.dispatcher.recover(self._open_alerts(resolved=True))
         rooms.monitor.tick()
         rooms.notifier.recover(self._open_alerts(resolved=True), rooms.register.recent())
         self._handover.open()

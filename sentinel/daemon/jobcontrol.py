@@ -75,6 +75,10 @@ class Jobs:
         """Hand one request to one job."""
         return await self._control.deliver(job, request)
 
+    async def hand_over(self, job: Job, request: Request, leaving: Callable[[], bool]) -> Delivery:
+        """As `deliver`, saying when the request really leaves."""
+        return await self._control.deliver(job, request, leaving)
+
     def set_degrade_level(self, job_id: str, level: int) -> None:
         """What the job's level is from now on."""
         self._register.set_degrade_level(job_id, level)

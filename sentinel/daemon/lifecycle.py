@@ -112,7 +112,7 @@ async def _run(options: Options, state: Path, socket: Path, service: ServiceMana
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, _told_to_end, number, stop)
     loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(_on_hangup(house)))
     tasks: list[asyncio.Task[None]] = []
     try:
@@ -136,6 +136,11 @@ async def _run(options: Options, state: Path, socket: Path, service: ServiceMana
         await asyncio.gather(*tasks, return_exceptions=True)
         await house.end()
         _log.info("ended")
+
+
+def _told_to_end(number: signal.Signals, stop: asyncio.Event) -> None:
+    _log.info("told to end by %s", number.name)
+    stop.set()
 
 
 def _fell(task: asyncio.Task[None], stop: asyncio.Event) -> None:

@@ -30,6 +30,7 @@ _STOPPED = frozenset("Tt")
 _ROUNDS = 10
 _LOOK_S = 0.1
 _DUMP_S = 20.0
+_TOO_LATE = "it was not sent any more"
 
 
 class Control:
@@ -58,8 +59,16 @@ class Control:
         self._clock = clock or SystemClock()
         self._endings: set[asyncio.Future[Delivery]] = set()
 
-    async def deliver(self, job: Job, request: Request) -> Delivery:
-        """Hand one request to one job; never raises for what the job or the machine did."""
+    async def deliver(self, job: Job, request: Request, leaving: Callable[[], bool] = lambda: True) -> Delivery:
+        """Hand one request to one job; never raises for what the job or the machine did.
+
+        Args:
+            job: Whom.
+            request: What.
+            leaving: Called on the loop right before the request leaves, so that it is
+                written down as sent no earlier than needed. Where it answers False,
+                nothing leaves; where it is never called, nothing has left.
+        """
         current = self._register.find(job.id) or job
         if not current.alive:
             return _refused(f"job {current.name!r} has ended")
@@ -68,7 +77,9 @@ class Control:
         try:
             match request.kind:
                 case RequestKind.CHECKPOINT | RequestKind.DEGRADE | RequestKind.RESTORE:
-                    return await self._ask(current, request)
+                    return await self._ask(current, request, leaving)
+                case _ if request.kind is not RequestKind.RESTART and not leaving():
+                    return Delivery(Outcome.FAILED, _TOO_LATE)
                 case RequestKind.PAUSE:
                     return await self._pause(current, request)
                 case RequestKind.RESUME:
@@ -86,37 +97,43 @@ class Control:
 
     # What the job declared
 
-    async def _ask(self, job: Job, request: Request) -> Delivery:
+    async def _ask(self, job: Job, request: Request, leaving: Callable[[], bool]) -> Delivery:
         channel = job.spec.channel(request.kind)
         if channel is None:
             return _refused(
                 f"the job did not say how it can be asked to {request.kind.value}: --on-{request.kind.value}"
             )
+        if channel.how is How.SIGNAL:
+            return await self._signal(job, channel, leaving)
+        hand = self._hand_of(job)
+        argv = shlex.split(channel.target) if channel.how is How.EXEC else []
+        if not leaving():
+            return Delivery(Outcome.FAILED, _TOO_LATE)
         left = max(0.1, request.deadline - self._clock.now())
         match channel.how:
-            case How.SIGNAL:
-                return await asyncio.to_thread(self._signal, job, channel)
             case How.FILE:
-                return await self._hand_of(job).file(channel.target, request.wire(), timeout_s=left)
+                return await hand.file(channel.target, request.wire(), timeout_s=left)
             case How.HTTP:
-                return await self._hand_of(job).http(channel.target, request.wire(), timeout_s=left)
-            case How.EXEC:
-                argv = shlex.split(channel.target)
-                return await self._hand_of(job).execute(argv, request.wire(), cwd=job.spec.cwd, timeout_s=left)
+                return await hand.http(channel.target, request.wire(), timeout_s=left)
+            case _:
+                return await hand.execute(argv, request.wire(), cwd=job.spec.cwd, timeout_s=left)
 
-    def _signal(self, job: Job, channel: Channel) -> Delivery:
+    async def _signal(self, job: Job, channel: Channel, leaving: Callable[[], bool]) -> Delivery:
         number = signals.number_of(channel.target)
         if job.root is None:
             return _refused("the job has not started yet")
-        members = self._forest.members(job)
+        members = await asyncio.to_thread(self._forest.members, job)
         if not any(stat.pid == job.root.pid for stat in members):
             now = processes.read_stat(job.root.pid)
             if now is not None and now.start_ticks != job.root.start_ticks:
                 return _refused(f"pid {job.root.pid} belongs to another process by now: the job's is gone")
-        chosen = selection.choose(_candidates(members, number), channel.target, channel.pattern)
+        candidates = await asyncio.to_thread(_candidates, members, number)
+        chosen = selection.choose(candidates, channel.target, channel.pattern)
         if not chosen.pids:
             return _refused(chosen.reason)
         by_pid = {stat.pid: stat for stat in members}
+        if not leaving():
+            return Delivery(Outcome.FAILED, _TOO_LATE)
         sent = signals.request([self._forest.identity(by_pid[pid]) for pid in chosen.pids], number)
         if not sent.pids:
             return _refused(sent.reasons)
