@@ -10,7 +10,7 @@ from collections.abc import Callable
 from sentinel.jobs.logfile import LogFile
 
 _CHUNK = 64 * 1024
-_FULL = 256 * 1024
+_FULL = 128 * 1024
 _PIPE_ATOMIC = 4096
 """A pipe that polls as writable takes this much without blocking."""
 
@@ -26,6 +26,7 @@ class Sink:
     def __init__(self, descriptor: int, gone: Callable[[], None] = lambda: None) -> None:
         self._gone = gone
         self._pending = bytearray()
+        self._start = 0
         self._own = -1
         self.broken = False
         self._target = descriptor
@@ -36,14 +37,15 @@ class Sink:
         except OSError:
             self.broken = True
             return
-        if os.isatty(descriptor):
-            # A description of our own can be non-blocking without making the shell's so.
+        if os.isatty(descriptor) or stat.S_ISFIFO(kind):
+            # A description of our own can be non-blocking without making the shell's or the reader's so.
+            name = os.ttyname(descriptor) if os.isatty(descriptor) else f"/proc/self/fd/{descriptor}"
             try:
-                self._own = os.open(os.ttyname(descriptor), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+                self._own = os.open(name, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
                 self._target = self._own
             except OSError:
-                self._piece = 256
-        elif stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
+                self._piece = 256 if os.isatty(descriptor) else _PIPE_ATOMIC
+        elif stat.S_ISSOCK(kind):
             self._piece = _PIPE_ATOMIC
         self._waits = not stat.S_ISREG(kind)
 
@@ -55,28 +57,34 @@ class Sink:
     @property
     def pending(self) -> bool:
         """Whether something waits for room."""
-        return bool(self._pending) and not self.broken
+        return len(self._pending) > self._start and not self.broken
 
     @property
     def full(self) -> bool:
         """Whether more should not be offered now."""
-        return len(self._pending) >= _FULL
+        return len(self._pending) - self._start >= _FULL
 
     def offer(self, data: bytes) -> None:
         """Write what has room now, keep the rest."""
         if self.broken:
             return
+        if self._start > _FULL:  # seldom: what was written is let go of in one piece
+            del self._pending[: self._start]
+            self._start = 0
         self._pending += data
         while self.pending and not self._waits:
             self.flush()
 
     def flush(self) -> None:
         """Write one piece: call it when the descriptor polls as writable."""
-        if not self._pending or self.broken:
+        if not self.pending:
             return
         try:
-            written = os.write(self._target, self._pending[: self._piece])
-            del self._pending[:written]
+            with memoryview(self._pending) as whole:
+                self._start += os.write(self._target, whole[self._start : self._start + self._piece])
+            if self._start == len(self._pending):
+                self._pending.clear()
+                self._start = 0
         except BlockingIOError:
             return
         except OSError as fault:
@@ -89,6 +97,7 @@ class Sink:
         if not self.broken:
             self.broken = True
             self._pending.clear()
+            self._start = 0
             self._gone()
 
     def close(self) -> None:
