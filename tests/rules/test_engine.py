@@ -251,6 +251,27 @@ def test_a_restart_begins_nothing_anew_and_ends_nothing_for_want_of_data(house: 
     assert house.tick(train=5.0) == [("train", "resolved", "ended")]
 
 
+def test_after_a_restart_collectors_have_a_minute_before_darkness_ends_anything(house: House) -> None:
+    house.text = RULES.replace("dark_after: 30s", "dark_after: 0s")
+    house.engine = house.started()
+    fired(house)
+    records = [Record(n, 0.0, kind, data) for n, (kind, data) in enumerate(house.engine.snapshot())]
+    house.clock.advance(10)
+
+    restarted(house, [], records)
+
+    assert [change for _ in range(29) for change in house.tick()] == []
+    assert [change for _ in range(2) for change in house.tick()] == [("train", "resolved", "went_dark")]
+
+
+def test_a_firing_alert_is_described_as_it_is_now(house: House) -> None:
+    fired(house)
+
+    house.tick(train=33.0)
+
+    assert [alert.annotation("summary") for alert in house.engine.alerts()] == ["train: 33"]
+
+
 def test_a_snapshot_is_all_that_a_restart_needs(house: House) -> None:
     fired(house)
     house.engine.acknowledge(house.engine.alerts()[0].id, "user:ann")

@@ -49,6 +49,18 @@ CASES = [
     Case("one that holds long enough fires once", [*FIRED, (70, Holds(2.0))], BOTH),
     Case("one second short of `for` is still pending", [(0, Holds(0.0)), (59, Holds(0.0))], [(0, Reason.BEGAN)]),
     Case("without `for` it fires at once", [(0, Holds(0.0)), (1, Holds(0.0))], [(0, Reason.BEGAN)], AT_ONCE),
+    Case(
+        "half a second of `for` is some",
+        [(0, Holds(0.0)), (0.5, Holds(0.0))],
+        [(0, Reason.BEGAN), (0.5, Reason.HELD)],
+        replace(RULE, for_s=0.5),
+    ),
+    Case(
+        "clear data while it is kept firing is data: darkness begins after it",
+        [*FIRED, (100, Clear()), (125, Dark()), (150, Dark())],
+        [*BOTH, (150, Reason.WENT_DARK)],
+        replace(RULE, keep_firing_for_s=20, dark_after_s=50),
+    ),
     Case("when the data says it is over, it ends", [*FIRED, (70, Clear())], [*BOTH, (70, Reason.ENDED)]),
     Case("a dead collector is no recovery", [*FIRED, (70, Dark()), (359, Dark())], BOTH),
     Case(
