@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sentinel.promql.frames import every
 from sentinel.promql.reading import Kernel, Windows
 from sentinel.promql.series import Floats, Mask
 
@@ -136,6 +137,7 @@ def _fit(windows: Windows) -> tuple[Floats, Floats]:
         apart = moments - middle_time
         slope = (heights[:, 0] @ apart / (apart @ apart)).reshape(-1, 1)
         middle = heights.sum(axis=2) / len(moments)
+        slope = _sound(slope, middle)
         return slope, base[:, :, 0] + middle - slope * middle_time
     if windows.full and times.shape[0] == 1:
         centre = times.mean(axis=2)
@@ -152,7 +154,13 @@ def _fit(windows: Windows) -> tuple[Floats, Floats]:
         spread = np.where(valid, times - centre[..., None], 0.0)
         slope = (heights * spread).sum(axis=2) / (spread * spread).sum(axis=2)
         middle = heights.sum(axis=2) / count
+    slope = _sound(slope, middle)
     return slope, base[:, :, 0] + middle - slope * centre
+
+
+def _sound(slope: Floats, middle: Floats) -> Floats:
+    """No line goes through an infinity."""
+    return slope if every(np.isfinite(middle)) else np.where(np.isfinite(middle), slope, np.nan)
 
 
 def deriv(windows: Windows) -> Answer:

@@ -27,7 +27,7 @@ def neumaier(values: list[float]) -> float:
 
 
 def doubtful(total: Floats, magnitude: Floats, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Where cancellation may have cost more than the last few digits of `total`, or an overflow on the way depends on the order."""
+    """Where the order of addition may have cost more than the last few digits, or decides about an overflow."""
     lost = np.isfinite(magnitude) & (magnitude * (count * 1.2e-16) > np.abs(total) * _TRUSTED)
     return lost | np.isposinf(magnitude)
 

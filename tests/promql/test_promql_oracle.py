@@ -18,7 +18,7 @@ from tests.promql.reference import Fails, Reference
 from tests.promql.strategies import METRICS, OVER_TIME, vectors
 
 LOOKBACK_S = 12.0
-EXAMPLES = int(os.environ.get("SENTINEL_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("SENTINEL_EXAMPLES", "25"))
 """More of them find rarer faults; the default keeps the suite quick."""
 Points = list[tuple[int, float | None]]
 World = dict[Labels, Points]
@@ -108,6 +108,20 @@ def test_one_moment_is_what_the_plain_evaluation_says(world: World, text: str, a
         found = evaluate(expr, source, at_ms / 1000.0)
         assert isinstance(found, Vector)
         assert same(dict(found.samples()), expected), (found.samples(), expected)
+
+
+@pytest.mark.parametrize("name", [*OVER_TIME, "quantile_over_time"])
+@given(worlds())
+@settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_each_function_over_windows_with_gaps(name: str, world: World) -> None:
+    first = "0.3, " if name.startswith("quantile") else ""
+    for metric in METRICS:
+        expr = parse(f"{name}({first}{metric}[33s])")
+        expected = Reference(world, round(LOOKBACK_S * 1000)).evaluate(expr, 41_000)
+        for source in (reader(world), OneBlock(world)):
+            found = evaluate(expr, source, 41.0)
+            assert isinstance(found, Vector)
+            assert same(dict(found.samples()), expected), (found.samples(), expected)
 
 
 @quick
