@@ -53,7 +53,7 @@ def cast(root: Path, url: str) -> tuple[Role, ...]:
             "stops writing checkpoints and is asked for one",
             ("--checkpoints", f"{checkpoints['forgetful']}:4s", "--on-checkpoint", "signal:USR1"),
             f"{jobs}.forgetful",
-            ("--checkpoints", checkpoints["forgetful"], "--every", "2", "--forget-after", "5"),
+            ("--checkpoints", checkpoints["forgetful"], "--every", "2", "--forget-after", "3.5"),
         ),
         Role(
             "happy",
