@@ -13,14 +13,11 @@ import fcntl
 import os
 import select
 import signal
-import stat
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from sentinel import paths
-from sentinel.errors import UsageError
-from sentinel.jobs import endfile, streams
+from sentinel.jobs import endfile, launch, streams
 from sentinel.jobs.banner import banner
 from sentinel.jobs.link import Attempt, Ending, Link, Registration
 from sentinel.jobs.output import Tail
@@ -41,8 +38,6 @@ _PASSED_ON = [
 _OURS = [signal.SIGCHLD, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT, signal.SIGIO]
 _KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
 _ENOUGH = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
-_DEFAULT_AGAIN = [signal.SIGPIPE, signal.SIGXFSZ]
-"""Ignored by Python, not by whoever started us."""
 
 _BUSY_S, _BUSIEST_S = 0.02, 0.1
 """How long to let output gather between two looks while it flows, at first and in the end."""
@@ -112,7 +107,7 @@ class Supervisor:
 
     def _run(self, registration: Registration | None) -> int:
         met = registration or Registration(new_id("j"), self._spec.name, socket=str(paths.candidate_sockets()[-1]))
-        self._directory = self._place_for_logs(met)
+        self._directory = launch.place_for_logs(met, self._attempt, self._environ)
         self._streams = streams.connect(
             self._terminal, self._directory, self._settings.log_limit_bytes, self._output_gone
         )
@@ -125,7 +120,7 @@ class Supervisor:
         if not self._streams.own_session:
             self._voice.say("there is no place for a log, so the output is not kept")
         try:
-            pid = self._spawn(met)
+            pid = launch.spawn(self._spec, self._program, met, self._attempt, self._streams, self._environ)
         except OSError as fault:
             return self._could_not_start(fault)
         root = processes.identify(pid)
@@ -143,53 +138,6 @@ class Supervisor:
         return self._ended(pid)
 
     # Starting
-
-    def _place_for_logs(self, met: Registration) -> str:
-        """The attempt's directory, made; empty where there is no place for it."""
-        uid = os.getuid()
-        for base in (
-            met.directory,
-            f"{paths.state_directory(self._environ)}/jobs/{met.id}",
-            _private(f"/tmp/sentinel-{uid}") and f"/tmp/sentinel-{uid}/jobs/{met.id}",
-        ):
-            if not base:
-                continue
-            made = f"{base}/attempt-{self._attempt}"
-            with contextlib.suppress(OSError):
-                os.makedirs(made, mode=0o700, exist_ok=True)
-                found = os.lstat(os.path.dirname(base))
-                if found.st_uid in {uid, 0} and not found.st_mode & stat.S_IWOTH and os.access(made, os.W_OK):
-                    return made
-        return ""
-
-    def _spawn(self, met: Registration) -> int:
-        argv = [word.replace("{checkpoint}", met.resume_from) for word in self._spec.argv]
-        environ = {
-            **self._environ,
-            "SENTINEL_JOB_ID": met.id,
-            "SENTINEL_JOB_NAME": met.name,
-            "SENTINEL_SOCKET": met.socket,
-            "SENTINEL_ATTEMPT": str(self._attempt),
-            "SENTINEL_RESUME_FROM": met.resume_from,
-            "SENTINEL_DEGRADE_LEVEL": str(met.degrade_level),
-        }
-        pty = self._streams.pty
-        if pty is None or not os.isatty(1):
-            environ.setdefault("PYTHONUNBUFFERED", "1")
-        for path, words in ((self._program.path, argv), ("/bin/sh", ["/bin/sh", self._program.path, *argv[1:]])):
-            try:
-                return os.posix_spawn(
-                    path,
-                    words,
-                    environ,
-                    file_actions=self._streams.actions,
-                    setsid=self._streams.own_session,
-                    setsigdef=_DEFAULT_AGAIN,
-                )
-            except OSError as fault:
-                if fault.errno != errno.ENOEXEC or path == "/bin/sh":
-                    raise
-        raise AssertionError("unreachable")
 
     def _could_not_start(self, fault: OSError) -> int:
         code = NOT_FOUND if fault.errno == errno.ENOENT else NOT_EXECUTABLE
@@ -469,12 +417,3 @@ def _pump(tails: Sequence[Tail]) -> bool:
     """All of them, none left out; whether one moved something."""
     moved = [tail.pump() for tail in tails]
     return any(moved)
-
-
-def _private(directory: str) -> bool:
-    """Whether it is a directory of ours that nobody else can write to, made if need be."""
-    try:
-        paths.socket_directory(Path(directory, "here"))
-    except (OSError, UsageError):
-        return False
-    return True
