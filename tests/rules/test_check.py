@@ -31,6 +31,7 @@ ODD = [
     ("grouping by nothing", "sum by (jib) (job_processes) > 1", "nothing here has a label `jib`", "jib", "`job`"),
     ("a short range", "rate(job_cpu_seconds_total[5s]) > 1", "`job_cpu_seconds_total` is sampled every 2s, so 5s hold 2 of its samples", "[5s]", "at least [8s]"),
     ("a ratio in percent", "gpu_utilization_ratio > 90", "`gpu_utilization_ratio` lies between 0 and 1, so this never holds", "gpu_utilization_ratio > 90", "0.9"),
+    ("more than all", "gpu_utilization_ratio > 1", "`gpu_utilization_ratio` lies between 0 and 1, so this never holds", "gpu_utilization_ratio > 1", None),
     ("the same, the other way round", "50 < avg(max_over_time(host_shm_used_ratio[5m]))", "`host_shm_used_ratio` lies between 0 and 1, so this never holds", "50 < avg(max_over_time(host_shm_used_ratio[5m]))", "0.5"),
     ("a join that never matches", "job_memory_used_bytes / host_memory_total_bytes > 1", "these never match: the right side has no `job`", "/", "`/ on() group_left()`"),
     ("a set that never matches", "job_processes > 1 and gpu_up == 0", "these never match: the right side has no `job`", "and", "`and on()`"),
@@ -63,6 +64,9 @@ FINE = [
     "absent(job_up{job='a'}) == 1",
     "gpu_utilization_ratio > 0.9 or gpu_utilization_ratio < bool 90",
     "host_load1 > scalar(count(job_up))",
+    "rate(job_cpu_seconds_total[8s]) > 1",
+    "gpu_utilization_ratio >= 1",
+    "gpu_memory_used_bytes / on (uuid, mig) sum by (uuid) (gpu_memory_total_bytes) > 0.9",
 ]
 
 
@@ -121,6 +125,25 @@ def test_a_template_that_names_a_label_which_never_comes(tmp_path: Path) -> None
         ("the alert's result has no label `jab`", "`job`"),
         ("the alert's result has no label `mount`", "it has `job`"),
     ]
+
+
+NAMED = [
+    ("job_gpu_memory_bytes * on (uuid, mig) group_left (model) gpu_memory_total_bytes > 1", "model", True),
+    ("sum without (kind) (log_events_total) > 1", "kind", False),
+    ('gpu_memory_used_bytes{mig=""} > 1', "mig", False),
+    ("topk(1, job_processes) > 1", "job", True),
+    ('count_values("n", job_processes) > 1', "n", True),
+    ("absent(job_up{job='a'}) == 1", "job", True),
+    ("job_processes > 1 or host_load1 > 1", "job", True),
+    ("avg(job_processes) > 1", "job", False),
+]
+
+
+@pytest.mark.parametrize(("expr", "label", "may"), NAMED, ids=[f"{case[1]} of {case[0]}" for case in NAMED])
+def test_which_labels_a_result_can_have(tmp_path: Path, expr: str, label: str, may: bool) -> None:
+    found = checked(tmp_path, of_expr(expr, f'      annotations: {{a: "{{{{ $labels.{label} }}}}"}}\n'))
+
+    assert (found.problems == []) is may, [str(problem) for problem in found.problems]
 
 
 def test_errors_and_oddities_come_together_and_duplicates_are_named(tmp_path: Path) -> None:

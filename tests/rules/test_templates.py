@@ -26,6 +26,7 @@ SAYS = [
     ("{{ humanizeDuration 0.0 }} {{ humanizeDuration 0.02 }} {{ humanizeDuration 4.56789 }}", "0s 20ms 4.568s"),
     ("{{ humanizeDuration 61.9 }} {{ humanizeDuration 3723.0 }} {{ humanizeDuration 90061.0 }}", "1m 1s 1h 2m 3s 1d 1h 1m 1s"),
     ("{{ humanizeDuration -90.0 }}", "-1m 30s"),
+    ("{{ 1000.0 | humanize }} {{ 0.001 | humanize }} {{ 1024.0 | humanize1024 }}", "1k 1m 1ki"),
     ("{{ 0.12345 | humanizePercentage }}", "12.35%"),
     ("{{ 1435065584.128 | humanizeTimestamp }}", "2015-06-23 13:19:44.128 +0000 UTC"),
     ('{{ printf "%.2f of %s" $value $labels.job }}', "1234567.50 of train"),
