@@ -82,19 +82,18 @@ def merged(frame: Frame, labels: LabelSets) -> Frame:
         return Frame(labels, frame.values, frame.present, frame.kept, frame.drop, frame.ordered)
     if (counted(groups, frame.kept) > 1).any():
         raise EvaluationError(SAME_LABELS)
-    # The row that is kept wins, then one that is there but masked, then any.
-    values = np.empty((len(groups.labels), frame.steps))
-    present = np.zeros(values.shape, dtype=bool)
-    kept = np.zeros(values.shape, dtype=bool)
-    drop = np.zeros(len(groups.labels), dtype=bool)
-    for place in frame.ordered if frame.ordered is not None else range(len(labels)):
-        at = groups.ids[place]
-        better = frame.kept[place] | (frame.present[place] & ~present[at])
-        values[at] = np.where(better | ~present[at], frame.values[place], values[at])
-        present[at] |= frame.present[place]
-        kept[at] |= frame.kept[place]
-        drop[at] = frame.drop[place]
-    return Frame(groups.labels, values, present, kept, drop)
+    # The row that is kept wins, then one that is there but masked; among equals the first.
+    size, order = len(labels), groups.order
+    rank = frame.kept.astype(np.int64) * 2 + frame.present
+    score = rank[order] * size + (size - 1 - np.arange(size))[:, None]
+    row = order[size - 1 - np.maximum.reduceat(score, groups.starts, axis=0) % size]
+    return Frame(
+        groups.labels,
+        np.take_along_axis(frame.values, row, axis=0),
+        np.take_along_axis(frame.present, row, axis=0),
+        np.take_along_axis(frame.kept, row, axis=0),
+        frame.drop[order[groups.starts]],
+    )
 
 
 def sorted_by_value(frame: Frame, *, falling: bool) -> Frame:
