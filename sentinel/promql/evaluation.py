@@ -152,7 +152,8 @@ def _vector(frame: Frame) -> Vector:
     if frame.ordered is not None:
         order = frame.ordered[present[frame.ordered]]
     elif every(present):
-        return Vector(frame.labels, frame.values[:, 0], frame.kept[:, 0])
+        # Copied, since a plain selector's values are still the reader's own memory.
+        return Vector(frame.labels, frame.values[:, 0].copy(), frame.kept[:, 0].copy())
     else:
         order = np.flatnonzero(present)
         labels = memo(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from sentinel.model.labels import Labels
 from sentinel.promql import EvaluationError, Note, evaluate, evaluate_range, parse, select_range
-from sentinel.promql.series import Scalar, Text, Vector
+from sentinel.promql.series import Block, Matcher, Scalar, Text, Vector
 from tests.promql.memory import STALE, MemoryReader
 
 NOW = 1_800_000_000.0
@@ -119,6 +120,22 @@ def test_the_label_sets_stay_the_same_objects_from_round_to_round() -> None:
     assert isinstance(first, Vector)
     assert isinstance(second, Vector)
     assert first.labels is second.labels
+
+
+def test_an_answer_is_no_view_of_the_reader_s_memory() -> None:
+    values, present = np.array([[1.0], [2.0]]), np.ones((2, 1), dtype=bool)
+    labels = (series("m", x="1"), series("m", x="2"))
+
+    class Buffer:
+        def select(self, _matchers: tuple[Matcher, ...], _start: float, _end: float) -> list[Block]:
+            return [Block(labels, np.array([NOW]), values, present, ~present)]
+
+    found = evaluate(parse("m"), Buffer(), NOW)
+    values[:] = 9.0
+    present[:] = False
+
+    assert isinstance(found, Vector)
+    assert found.samples() == [(labels[0], 1.0), (labels[1], 2.0)]
 
 
 def test_masked_partners_are_not_many() -> None:
