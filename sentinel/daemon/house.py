@@ -122,8 +122,11 @@ class House:
             log_events=self._on_log_events,
             checkpoint=self._on_checkpoint,
         )
-        self._pipeline.on_changes(rooms.engine.settle(now))
         self._load_rules_of_jobs()
+        self._pipeline.on_changes(rooms.engine.settle(now))
+        for job in rooms.register.recent():
+            if not any(living.name == job.name for living in rooms.register.living()):
+                rooms.engine.job_ended(job.name, job.ended or now)
         self._retarget()
         rooms.dispatcher.recover(self._open_alerts(resolved=True))
         rooms.monitor.tick()
