@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from rich.text import Text
 
-from sentinel.tui.snapshot import Alert, Event, Job, Memory, Request, Snapshot
+from sentinel.tui.snapshot import Alert, Checkpoint, Event, Job, Memory, Request, Snapshot
 from sentinel.tui.text import (
     ASKED,
     BAD,
@@ -134,8 +136,18 @@ def event_word(event: Event) -> str:
     return _WORDS.get(event.kind) or event.kind.rpartition(".")[2].replace("_", " ")
 
 
+def checkpoint_name(checkpoint: Checkpoint) -> str:
+    """`step 142`, else the name of its file."""
+    if checkpoint.step is not None:
+        return f"step {checkpoint.step:.0f}"
+    return literal(os.path.basename(checkpoint.path.rstrip("/")), 60)
+
+
 def event_message(event: Event) -> str:
-    """The words, without the job's name before a colon: it stands beside them."""
+    """The words, without the job's name before a colon: it stands beside them. A whole checkpoint needs few."""
+    if event.kind == "checkpoint.complete" and event.checkpoint and event.checkpoint.size is not None:
+        name = checkpoint_name(event.checkpoint)
+        return f"{name}, {format_bytes(event.checkpoint.size)}: {literal(event.checkpoint.path)}"
     return literal(event.message.removeprefix(f"{event.job}: ") if event.job else event.message)
 
 

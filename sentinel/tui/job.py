@@ -18,8 +18,11 @@ from sentinel.tui.page import Page
 from sentinel.tui.panels import Events, Lines, MemoryChart, facts
 from sentinel.tui.questions import Answered, questions
 from sentinel.tui.rows import Row, Rows
-from sentinel.tui.snapshot import Job, Request
+from sentinel.tui.snapshot import Event, Job, Request
 from sentinel.tui.text import DIM, FAINT, GOOD, NOTE, PLAIN, WARN, cell, count, literal, of, short_bytes, span, words
+
+_CHECKPOINTS = 5
+"""How many of the last checkpoints are listed."""
 
 
 class Requests(Rows):
@@ -171,7 +174,8 @@ class JobPage(Page):
         seen = self.home.seen
         assert seen is not None
         asked = [_answer(one) for one in questions(job, seen, self.home.events_of(job))]
-        return Group(*asked, Text(""), facts([(Text(name, DIM), said) for name, said in _facts(job)]))
+        found = _facts(job, checkpoints(self.home.events_of(job), seen.time))
+        return Group(*asked, Text(""), facts([(Text(name, DIM), said) for name, said in found]))
 
 
 def _answer(one: Answered) -> Text:
@@ -182,7 +186,17 @@ def _answer(one: Answered) -> Text:
     return text
 
 
-def _facts(job: Job) -> list[tuple[str, Text]]:
+def checkpoints(events: Sequence[Event], now: float) -> str:
+    """`step 142 (14s ago), step 10 (28s ago)`: the newest few that were seen written, and which are broken."""
+    words = []
+    for event in reversed(events):
+        if event.checkpoint:
+            broken = ", broken" if event.kind.endswith("broken") else ""
+            words.append(f"{cells.checkpoint_name(event.checkpoint)} ({span(now - event.time)} ago{broken})")
+    return ", ".join(words[:_CHECKPOINTS])
+
+
+def _facts(job: Job, written: str) -> list[tuple[str, Text]]:
     found: list[tuple[str, Text]] = []
 
     def add(name: str, said: str, style: str = PLAIN) -> None:
@@ -191,6 +205,7 @@ def _facts(job: Job) -> list[tuple[str, Text]]:
 
     if job.checkpoint is not None:
         add("newest", literal(os.path.basename(job.checkpoint.path.rstrip("/"))))
+    add("written", written)
     asks = ", ".join(f"{kind} ({literal(how, 60)})" for kind, how in job.channels.items())
     add("can be asked", asks or "nothing: --on-checkpoint, --on-degrade", PLAIN if asks else WARN)
     if job.channels.get("degrade") or job.level:

@@ -151,6 +151,8 @@ class Event:
     job: str
     severity: str
     message: str
+    checkpoint: Checkpoint | None = None
+    """What it is about, where it is about one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,6 @@ _RANK = {"firing": 0, "pending": 1, "resolved": 2, "critical": 0, "warning": 1, 
 def job(data: Data) -> Job:
     """One job of the overview or of /v1/jobs."""
     spec, memory, root = _object(data, "spec"), _object(data, "memory"), _object(data, "root")
-    checkpoint = _object(data, "checkpoint")
     return Job(
         id=_text(data, "id"),
         name=_text(data, "name"),
@@ -237,14 +238,7 @@ def job(data: Data) -> Job:
         processes=_number(data, "processes"),
         cpu=_number(data, "cpu_cores"),
         step=_number(data, "step"),
-        checkpoint=Checkpoint(
-            _text(checkpoint, "path"),
-            _number(checkpoint, "finished"),
-            _number(checkpoint, "size_bytes"),
-            _number(checkpoint, "step"),
-        )
-        if checkpoint
-        else None,
+        checkpoint=_checkpoint(_object(data, "checkpoint")),
         last_output=_number(data, "last_output"),
         last_progress=_number(data, "last_progress"),
         alerts=tuple(str(item) for item in _list(data, "alerts")),
@@ -309,6 +303,15 @@ def event(data: Data) -> Event:
         job=_text(data, "job"),
         severity=_text(data, "severity"),
         message=_text(data, "message"),
+        checkpoint=_checkpoint(_object(_object(data, "data"), "checkpoint")),
+    )
+
+
+def _checkpoint(data: Data) -> Checkpoint | None:
+    if not data:
+        return None
+    return Checkpoint(
+        _text(data, "path"), _number(data, "finished"), _number(data, "size_bytes"), _number(data, "step")
     )
 
 

@@ -6,20 +6,17 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sentinel.tui import snapshot as reading
+from sentinel.tui.job import checkpoints
 from sentinel.tui.jobs_table import layout
 from sentinel.tui.questions import Answered, questions
 from sentinel.tui.snapshot import Event, Snapshot, snapshot
 from tests.tui.daemon_double import MIB, alert, event, job, overview
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
+LEAF = st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=4)
 KEYS = [
     "jobs",
     "alerts",
@@ -34,10 +31,13 @@ KEYS = [
     "labels",
     "collectors",
 ]
+ITEM = st.dictionaries(
+    st.sampled_from(KEYS), LEAF | st.dictionaries(st.sampled_from(KEYS), LEAF, max_size=3), max_size=4
+)
 
 
-@settings(max_examples=40)
-@given(st.dictionaries(st.sampled_from(KEYS), JSON | st.lists(st.dictionaries(st.sampled_from(KEYS), JSON))))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(KEYS), LEAF | ITEM | st.lists(LEAF | ITEM, max_size=2), max_size=5))
 def test_whatever_a_daemon_says_it_can_be_read(data: dict[str, Any]) -> None:
     snapshot(data)
 
@@ -143,3 +143,17 @@ def test_all_that_matters_fits_eighty_columns() -> None:
 
     titles = [column.title for column, _ in layout(80, jobs)]
     assert titles == ["JOB", "STATE", "MEMORY", "FORECAST", "CKPT", "LVL", "GPU MEM", "!"]
+
+
+def test_the_last_checkpoints_are_listed_newest_first() -> None:
+    written = [
+        reading.event({"kind": kind, "time": 1000.0 + at, "job": "j", "data": {"checkpoint": data}})
+        for at, kind, data in [
+            (0, "checkpoint.complete", {"step": 10, "path": "/c/step-10"}),
+            (20, "log.traceback", {}),
+            (30, "checkpoint.complete", {"step": None, "path": "/c/[red]last.pt"}),
+            (40, "checkpoint.broken", {"step": 30, "path": "/c/step-30"}),
+        ]
+    ]
+
+    assert checkpoints(written, 1045.0) == "step 30 (5s ago, broken), [red]last.pt (15s ago), step 10 (45s ago)"
