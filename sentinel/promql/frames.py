@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -122,21 +123,43 @@ def joined(frames: list[Frame], steps: int) -> Frame:
     )
 
 
-# What follows from label sets alone (groups, joins, labels without names) is the same in every round until
-# a series comes or goes. It is remembered by the identity of the tuple of label sets, which readers keep, and
-# which the entry itself keeps alive, so that an identity is never taken over by another tuple.
-_MEMORY: dict[Hashable, tuple[tuple[LabelSets, ...], Any]] = {}
-_MOST_REMEMBERED = 4096
+class _Memory:
+    """What follows from label sets alone: groups, joins, labels without names.
+
+    It is the same in every round until a series comes or goes, so it is
+    remembered by the identity of the tuples of label sets, which readers keep.
+    Each entry keeps its tuples alive, so that an identity is never taken over.
+    A generation ends when a minute is over and enough has come to it; what was
+    not asked for since is forgotten with the next. So ended series hold little.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.young: dict[Hashable, tuple[tuple[LabelSets, ...], Any]] = {}
+        self._old: dict[Hashable, tuple[tuple[LabelSets, ...], Any]] = {}
+        self._clock = clock
+        self._began = clock()
+        self._rows = 0
+
+    def add(self, name: Hashable, of: tuple[LabelSets, ...], make: Callable[[], Any]) -> tuple[Any, Any]:
+        """From the older generation, or made."""
+        found = self._old.pop(name, None) or (of, make())
+        if self._rows > _ENOUGH and (self._rows > _TOO_MANY or self._clock() - self._began > _GENERATION_S):
+            self._old, self.young, self._rows, self._began = self.young, {}, 0, self._clock()
+        self._rows += 8 + sum(map(len, of))
+        self.young[name] = found
+        return found
+
+
+_GENERATION_S = 60.0
+_ENOUGH = 10_000
+_TOO_MANY = 2_000_000
+_MEMORY = _Memory()
 
 
 def memo(kind: str, of: tuple[LabelSets, ...], key: Hashable, make: Callable[[], T]) -> T:
     """What `make` gave the last time for these very tuples and this key, or gives now."""
     name = (kind, key, *map(id, of))
-    found = _MEMORY.get(name)
-    if found is None:
-        if len(_MEMORY) >= _MOST_REMEMBERED:
-            _MEMORY.clear()
-        found = _MEMORY[name] = (of, make())
+    found = _MEMORY.young.get(name) or _MEMORY.add(name, of, make)
     made: T = found[1]
     return made
 

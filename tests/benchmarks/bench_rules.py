@@ -129,7 +129,7 @@ def measure(title: str, families: Sequence[tuple[str, int]]) -> float:
         rounds.append((time.perf_counter() - begin) * 1000)
     median = statistics.median(rounds[1:])
     print(
-        f"{title}: first round {rounds[0]:.1f} ms, median {median:.1f} ms, worst after the first {max(rounds[1:]):.1f} ms"
+        f"{title}: first {rounds[0]:.1f} ms, then best {min(rounds[1:]):.1f}, median {median:.1f}, worst {max(rounds[1:]):.1f}"
     )
     if "-v" in sys.argv:
         for place, seconds in sorted(slowest.items(), key=lambda item: -item[1])[:12]:

@@ -10,6 +10,7 @@ import pytest
 
 from sentinel.model.labels import Labels
 from sentinel.promql import EvaluationError, Note, evaluate, evaluate_range, parse, select_range
+from sentinel.promql.frames import _Memory
 from sentinel.promql.series import Block, Matcher, Scalar, Text, Vector
 from tests.promql.memory import STALE, MemoryReader
 
@@ -195,3 +196,27 @@ def test_reading_an_expression_does_not_load_numpy() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_what_is_remembered_of_ended_series_is_forgotten() -> None:
+    now = 0.0
+    memory = _Memory(lambda: now)
+    made: list[str] = []
+
+    def ask(labels: tuple[Labels, ...]) -> str:
+        def make() -> str:
+            made.append(labels[0]["x"])
+            return labels[0]["x"]
+
+        name = ("x", id(labels))
+        found = memory.young.get(name) or memory.add(name, (labels,), make)
+        return str(found[1])
+
+    hot = (series("m", x="hot"),)
+    for number in range(100):
+        now += 10
+        assert ask(hot) == "hot"
+        assert ask((series("m", x=str(number)),) * 3_000) == str(number)
+
+    assert made.count("hot") == 1
+    assert len(memory.young) < 10
