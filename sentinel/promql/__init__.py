@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sentinel.promql.analysis import longest_range_s, metric_names, readings
     from sentinel.promql.check import type_of
-    from sentinel.promql.errors import EvaluationError, PromQLError
+    from sentinel.promql.errors import EvaluationError, PromQLError, Refused
     from sentinel.promql.evaluation import evaluate, evaluate_range, select_range
     from sentinel.promql.notes import Note
     from sentinel.promql.parser import parse
@@ -24,6 +24,7 @@ _HOMES = {
     "Expr": "tree",
     "Note": "notes",
     "PromQLError": "errors",
+    "Refused": "errors",
     "canonical": "printer",
     "evaluate": "evaluation",
     "evaluate_range": "evaluation",
@@ -41,6 +42,7 @@ __all__ = [
     "Expr",
     "Note",
     "PromQLError",
+    "Refused",
     "canonical",
     "evaluate",
     "evaluate_range",
