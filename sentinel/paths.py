@@ -59,14 +59,24 @@ def socket_directory(path: Path, *, uid: int | None = None) -> None:
     Raises:
         UsageError: It belongs to somebody else, or others may write to it.
     """
+    private_directory(path.parent, uid=uid, hint="set SENTINEL_SOCKET to a path in a directory of your own")
+
+
+def private_directory(
+    directory: Path, *, uid: int | None = None, hint: str = "set SENTINEL_STATE_DIR to a directory of your own"
+) -> None:
+    """Make a directory that only we can write to, mode 0700, and check that it is one.
+
+    Raises:
+        UsageError: It belongs to somebody else, or others may write to it.
+    """
     uid = os.getuid() if uid is None else uid
-    directory = path.parent
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid or found.st_mode & 0o022:
         raise UsageError(
             f"{directory} is not a directory of yours that only you can write to",
-            hint="set SENTINEL_SOCKET to a path in a directory of your own",
+            hint=hint,
         )
 
 

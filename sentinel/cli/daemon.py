@@ -17,12 +17,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state-dir", type=Path, metavar="DIR", help="where it keeps its state")
     parser.add_argument("--socket", type=Path, metavar="PATH", help="where it listens")
     parser.add_argument("--system", action="store_true", help="serve every user of this machine (the systemd service)")
-    parser.add_argument("--auto", action="store_true", help="end after 15 minutes without anything to do")
+    parser.add_argument(
+        "--auto",
+        nargs="?",
+        const="",
+        metavar="DURATION",
+        help="end after so long without anything to do (15m; 5s inside a batch job)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run until told to end."""
-    from sentinel.daemon.lifecycle import Options, main
+    from sentinel.daemon.lifecycle import Options, main, usual_idle_s
+    from sentinel.units import parse_duration
+
+    idle_s = None
+    if args.auto is not None:
+        idle_s = parse_duration(args.auto) if args.auto else usual_idle_s()
 
     return main(
         Options(
@@ -30,6 +41,6 @@ def run(args: argparse.Namespace) -> int:
             state=args.state_dir,
             socket=args.socket,
             system=args.system,
-            auto=args.auto,
+            idle_s=idle_s,
         )
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING
 
 from sentinel import paths
@@ -17,6 +20,8 @@ from sentinel.api.client import Client
 from sentinel.clock import SystemClock
 from sentinel.daemon.lock import Locked, StateLock
 from sentinel.errors import SentinelError, UsageError
+from sentinel.system.mounts import Mount, mounts
+from sentinel.system.processes import boot_id
 from sentinel.system.service import ServiceManager
 
 if TYPE_CHECKING:
@@ -26,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 WAIT_FOR_OTHER_S = 10.0
 IDLE_S = 15 * 60.0
+IN_BATCH_JOB_S = 5.0
+_BATCH = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_JOB_ID")
 OBSERVED_WITHIN_TICKS = 5
 _TICK_S = 0.5
 
@@ -39,14 +46,14 @@ class Options:
         state: The state directory, or None.
         socket: Where to listen, or None.
         system: Whether to serve every user of the machine.
-        auto: Whether to end after 15 minutes without anything to do.
+        idle_s: After how long without anything to do to end; None: never.
     """
 
     config: Path | None = None
     state: Path | None = None
     socket: Path | None = None
     system: bool = False
-    auto: bool = False
+    idle_s: float | None = None
 
 
 def main(options: Options) -> int:
@@ -62,16 +69,36 @@ def main(options: Options) -> int:
     try:
         lock.acquire()
     except Locked as held:
-        return _other(held, state, socket, auto=options.auto)
+        return _other(held, state, socket, auto=options.idle_s is not None)
     try:
-        return asyncio.run(_run(options, state, socket, service))
+        live = live_directory(state, mounts())
+        if live != state:
+            paths.private_directory(live)
+            _log.info("%s is on a network mount: the live database is in %s", state, live)
+        return asyncio.run(_run(options, live, socket, service))
     finally:
         lock.release()
 
 
-def _places(options: Options) -> tuple[Path, Path]:
-    import os
+def usual_idle_s() -> float:
+    """How long a daemon that was started by the way stays: inside a batch job it never holds the step open."""
+    return IN_BATCH_JOB_S if any(os.environ.get(name) for name in _BATCH) else IDLE_S
 
+
+def live_directory(state: Path, mounts: Sequence[Mount]) -> Path:
+    """Where the live database sits: beside the rest, unless that is on a mount that may hang.
+
+    Then it is on a local disk, per host and boot, and only the lock and the daemon's
+    log stay in the state directory.
+    """
+    over = [mount for mount in mounts if state.is_relative_to(mount.point)]
+    nearest = max(over, key=lambda mount: len(mount.point), default=None)
+    if nearest is None or not nearest.may_hang:
+        return state
+    return Path("/var/tmp") / f"sentinel-{os.getuid()}" / f"{gethostname()}-{boot_id()[:8]}"
+
+
+def _places(options: Options) -> tuple[Path, Path]:
     if options.system:
         state = options.state or paths.SYSTEM_STATE
         socket = options.socket or paths.SYSTEM_SOCKET
@@ -91,12 +118,14 @@ def _other(held: Locked, state: Path, socket: Path, *, auto: bool) -> int:
     """Another daemon has the state: wait until it answers."""
     client, deadline = Client(socket, 2.0), time.monotonic() + WAIT_FOR_OTHER_S
     while time.monotonic() < deadline:
-        with contextlib.suppress(SentinelError):
+        try:
             client.connect()
-            if auto:
-                return 0
-            raise UsageError(f"a daemon runs already (process {held.pid}, socket {socket})", hint="sentinel status")
-        time.sleep(0.1)
+        except SentinelError:
+            time.sleep(0.1)
+            continue
+        if auto:
+            return 0
+        raise UsageError(f"a daemon runs already (process {held.pid}, socket {socket})", hint="sentinel status")
     raise SentinelError(
         f"process {held.pid} holds {state / 'daemon.lock'} and does not answer at {socket}",
         hint=f"end it (kill {held.pid}), or give this daemon a state directory of its own: --state-dir",
@@ -122,8 +151,8 @@ async def _run(options: Options, state: Path, socket: Path, service: ServiceMana
             asyncio.create_task(_tick(house), name="tick"),
             asyncio.create_task(_serve_manager(house, service), name="service manager"),
         ]
-        if options.auto:
-            tasks.append(asyncio.create_task(_end_when_idle(house, stop), name="idle"))
+        if options.idle_s is not None:
+            tasks.append(asyncio.create_task(_end_when_idle(house, options.idle_s, stop), name="idle"))
         for task in tasks:
             task.add_done_callback(lambda done: _fell(done, stop))
         _log.info("listening at %s, state in %s", socket, state)
@@ -179,16 +208,16 @@ async def _serve_manager(house: House, service: ServiceManager) -> None:
         await asyncio.sleep(0.1 if not ready else min(2.0, (service.watchdog_s or 4.0) / 3))
 
 
-async def _end_when_idle(house: House, stop: asyncio.Event) -> None:
+async def _end_when_idle(house: House, idle_s: float, stop: asyncio.Event) -> None:
     """A daemon that nobody asked for does not stay without reason."""
     busy_at = house.clock.monotonic()
     while True:
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(min(2.0, idle_s / 2))
         now = house.clock.monotonic()
         if house.busy():
             busy_at = now
-        elif now - busy_at >= IDLE_S:
-            _log.info("nothing to do for %.0f s: ending", IDLE_S)
+        elif now - busy_at >= idle_s:
+            _log.info("nothing to do for %.0f s: ending", idle_s)
             stop.set()
             return
 
