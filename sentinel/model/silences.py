@@ -43,7 +43,7 @@ class LabelMatcher:
         return cls(name, op, value)
 
     def holds(self, labels: Mapping[str, str], whole: Callable[[str, str], bool]) -> bool:
-        """Whether `labels` fulfil it. `whole(pattern, text)` says whether a regular expression matches all of a text."""
+        """Whether `labels` fulfil it. `whole(pattern, text)` tells if a regular expression matches all of a text."""
         value = labels.get(self.name, "")
         match self.op:
             case "=":
