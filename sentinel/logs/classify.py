@@ -1,47 +1,100 @@
-"""What the lines of a log mean: one set scan over a chunk, single patterns only on a hit."""
+"""What the lines of a log mean: one set scan over a line, single patterns only on a hit."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import re2
 
+from sentinel.logs.fields import captured
 from sentinel.logs.masking import clean
-from sentinel.logs.patterns import Pattern
+from sentinel.logs.patterns import Pattern, compiled
+from sentinel.logs.structure import plain
 from sentinel.logs.tail import Lines
 from sentinel.model.logs import LogEvent, LogKind
 
 CONTEXT_LINES = 4
-_NUMBERS = frozenset({"status", "step", "xid", "rank", "retry_after_seconds", "tokens_over", "limit"})
+LONGEST_JUDGED = 16 * 1024
+QUIETLY = 35
+"""A line that calls itself information or debugging needs a better pattern than this."""
+
+# Of two kinds that match equally well, the one that says more about what to do.
+_TELLING = {kind: -place for place, kind in enumerate((
+    LogKind.DISK_FULL, LogKind.GPU_OOM, LogKind.GPU_FAULT, LogKind.HOST_OOM, LogKind.CONTEXT_LENGTH,
+    LogKind.QUOTA_EXHAUSTED, LogKind.RATE_LIMITED, LogKind.OVERLOADED, LogKind.NUMERIC_ANOMALY,
+    LogKind.CHECKPOINT_FAILED, LogKind.NCCL_FAILURE, LogKind.PREEMPTED, LogKind.TIMEOUT, LogKind.CONNECTION_LOST,
+    LogKind.CHECKPOINT_SAVED, LogKind.TRACEBACK,
+))}  # fmt: skip
+_INFORMS = re.compile(
+    rb"(?i)(?:^|[\s\[|:(\"'])(?:INFO|DEBUG|TRACE|NOTICE)\b|\"?level\"?[=:] ?\"?(?:info|debug|trace)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one line means, and how sure its pattern is."""
+
+    pattern: Pattern
+    fields: Mapping[str, object]
+    text: bytes
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """The heavier of two verdicts on one record decides."""
+        assert self.pattern.kind is not None
+        return (self.pattern.rank, _TELLING[self.pattern.kind])
+
+    def event(self, number: int) -> LogEvent:
+        """As an event, cleaned and masked."""
+        found = self.pattern
+        assert found.kind is not None
+        line = clean(self.text.decode("utf-8", "replace"))
+        return LogEvent(found.kind, line, number, found.retryable, found.framework, self.fields, found.name)
 
 
 class Classifier:
     """Recognises records by patterns.
 
     A record is a line, or a traceback: from `Traceback (most recent call last)`
-    to the line that names the exception, which decides what it is. It counts
-    once, as the most telling kind among its lines.
+    to the line that names the exception. It counts once, as what its weightiest
+    line says.
 
     Args:
-        patterns: In order of rank: of two that match a line, the first decides.
+        patterns: Of those that match a line, the highest rank decides; see `Pattern`.
     """
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self._patterns = tuple(patterns)
-        options = re2.Options()
-        options.max_mem = 64 << 20
-        options.log_errors = False
-        self._any = re2.Set.SearchSet(options)
-        for pattern in self._patterns:
-            self._any.Add(pattern.regex)
-        self._any.Compile()
-        single = re2.Options()
-        single.log_errors = False
-        self._single = [re2.compile(pattern.regex, single) for pattern in self._patterns]
+        self._any = _set(self._patterns)
+        self._single = [compiled(pattern.regex) for pattern in self._patterns]
         self._open: dict[str, _Traceback] = {}
         self._before: dict[str, deque[str]] = {}
+
+    def record(self, data: bytes) -> LogEvent | None:
+        """What one record of one or many lines means, or None: nothing."""
+        best: tuple[Verdict, int] | None = None
+        for number, line in enumerate(data.split(b"\n"), 1):
+            found = self.judge(line.rpartition(b"\r")[2] if b"\r" in line.rstrip(b"\r") else line)
+            if found is not None and (best is None or found.weight > best[0].weight):
+                best = (found, number)
+        return best[0].event(best[1]) if best is not None else None
+
+    def judge(self, raw: bytes) -> Verdict | None:
+        """What one line means, or None: nothing."""
+        text = plain(raw[:LONGEST_JUDGED])
+        hits = self._any.Match(text)
+        if not hits:
+            return None
+        least = QUIETLY if _INFORMS.search(text) else -1
+        against = [self._patterns[hit] for hit in hits if self._patterns[hit].kind is None]
+        standing = [hit for hit in hits if _stands(self._patterns[hit], against, least)]
+        if not standing:
+            return None
+        best = max(standing, key=lambda hit: Verdict(self._patterns[hit], {}, b"").weight)
+        return Verdict(self._patterns[best], captured(self._patterns[best], self._single[best], text), text)
 
     def feed(self, chunk: Lines) -> list[LogEvent]:
         """The events in the next lines of one file."""
@@ -54,12 +107,13 @@ class Classifier:
             if opened is None and "Traceback (most recent call last)" in text:
                 opened = _Traceback(number, list(before))
             elif opened is not None:
-                done = opened.add(text, number, self._decide(text, number))
+                done = opened.add(text, number, self.judge(raw))
                 if done is not None:
                     found.append(replace(done, context=tuple(clean(line, 512) for line in opened.tail())))
                     opened = None
-            elif (event := self._decide(text, number)) is not None:
-                found.append(replace(event, context=tuple(clean(line, 512) for line in (*before, text))))
+            elif (verdict := self.judge(raw)) is not None:
+                context = tuple(clean(line, 512) for line in (*before, text))
+                found.append(replace(verdict.event(number), context=context))
             before.append(text[:1024])
         if opened is None:
             self._open.pop(chunk.path, None)
@@ -73,16 +127,6 @@ class Classifier:
         opened = self._open.pop(path, None)
         return [opened.event()] if opened is not None else []
 
-    def _decide(self, text: str, number: int) -> LogEvent | None:
-        hits = self._any.Match(text)
-        if not hits:
-            return None
-        pattern = self._patterns[min(hits)]
-        match = self._single[min(hits)].search(text)
-        groups = {name: value for name, value in match.groupdict().items() if value} if match else {}
-        fields = {name: _number(value) if name in _NUMBERS else clean(value, 256) for name, value in groups.items()}
-        return LogEvent(pattern.kind, clean(text), number, pattern.retryable, pattern.framework, fields, pattern.name)
-
 
 class _Traceback:
     """A traceback being read: its best event so far, and its lines."""
@@ -91,16 +135,16 @@ class _Traceback:
 
     def __init__(self, number: int, before: list[str]) -> None:
         self._lines = deque(before, maxlen=12)
-        self._best: LogEvent | None = None
+        self._best: tuple[Verdict, int] | None = None
         self._last = ("", number)
         self._count = 0
 
-    def add(self, text: str, number: int, event: LogEvent | None) -> LogEvent | None:
+    def add(self, text: str, number: int, found: Verdict | None) -> LogEvent | None:
         """Take one more line; the event, once the traceback is over."""
         self._lines.append(text)
         self._count += 1
-        if event is not None and self._best is None:
-            self._best = event
+        if found is not None and (self._best is None or found.weight > self._best[0].weight):
+            self._best = (found, number)
         stripped = text.strip()
         if text[:1] in {" ", "\t"} or not stripped or stripped.startswith("File ") or self._count == 0:
             return self.event() if self._count > self.LONGEST else None
@@ -109,16 +153,31 @@ class _Traceback:
 
     def event(self) -> LogEvent:
         """What it was."""
+        if self._best is not None:
+            return self._best[0].event(self._best[1])
         text, number = self._last
-        return self._best or LogEvent(LogKind.TRACEBACK, clean(text), number, None, "python", {}, "traceback")
+        return LogEvent(LogKind.TRACEBACK, clean(text), number, None, "python", {}, "traceback")
 
     def tail(self) -> list[str]:
         """Its last lines."""
         return list(self._lines)
 
 
-def _number(text: str) -> object:
-    try:
-        return float(text) if "." in text else int(text)
-    except ValueError:
-        return clean(text, 256)
+def _stands(pattern: Pattern, against: Sequence[Pattern], least: int) -> bool:
+    if pattern.kind is None or pattern.rank <= least:
+        return False
+    return not any(
+        other.rank >= pattern.rank and (not other.against or pattern.kind in other.against) for other in against
+    )
+
+
+def _set(patterns: Sequence[Pattern]) -> re2.Set:
+    options = re2.Options()
+    options.max_mem = 256 << 20
+    options.log_errors = False
+    options.encoding = re2.Options.Encoding.LATIN1
+    found = re2.Set.SearchSet(options)
+    for pattern in patterns:
+        found.Add(pattern.regex.encode())
+    found.Compile()
+    return found
