@@ -51,14 +51,15 @@ def left(place: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_all_four_end_as_told(place: Path) -> None:
-    demo = play(place, "--headless", "--seconds", "40", "--json")
-    out, errors = demo.communicate(timeout=90)
+    demo = play(place, "--headless", "--seconds", "80", "--json")  # a busy machine takes long to start it all
+    out, errors = demo.communicate(timeout=120)
     lines: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
     verdicts = {line["job"]: line for line in lines if line["kind"] == "verdict"}
 
     assert demo.returncode == 0, out + errors
     assert set(verdicts) == JOBS
-    assert all(line["ok"] and line["elapsed"] < 40 for line in verdicts.values())
+    (running,) = (line["elapsed"] for line in lines if (line["job"], line.get("what")) == ("happy", "running"))
+    assert all(line["ok"] and line["elapsed"] - running < 36 for line in verdicts.values())
     assert {line["what"] for line in lines if line["job"] == "leaky" and line["kind"] == "moment"} >= {
         "warned", "asked", "saved", "degraded", "steady",
     }  # fmt: skip
