@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from sentinel.model.jobs import Job, JobState
 from sentinel.model.logs import LogEvent, LogKind
@@ -18,11 +20,13 @@ class Evidence:
         events: The log events of the attempt, oldest first.
         cgroup_oom_kills: How many processes the kernel killed in the job's cgroup during the attempt; None: unknown.
         host_oom_kills: The same on the whole host.
+        last_lines: The last lines of its output, cleaned and masked, oldest first.
     """
 
     events: Sequence[LogEvent] = ()
     cgroup_oom_kills: float | None = None
     host_oom_kills: float | None = None
+    last_lines: Sequence[str] = ()
 
 
 _DECISIVE: dict[LogKind, str] = {
@@ -120,3 +124,124 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+# Whether the same again would do
+
+
+class Verdict(StrEnum):
+    """Would the same again plausibly succeed?"""
+
+    RETRYABLE = "retryable"
+    DETERMINISTIC = "deterministic"  # unchanged it fails again
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What an ended attempt says about the next one.
+
+    Attributes:
+        verdict: Would the same again plausibly succeed?
+        error: The class of the error, one word: a kind of log event, `exit_3`, `sigkill`.
+        evidence: What the verdict rests on, in words.
+        change: What must change before it can succeed; empty where nothing must.
+        smaller: Whether one degrade level down is such a change.
+        retry_after_s: How long whoever refused wants to be left alone; None: nobody said.
+    """
+
+    verdict: Verdict
+    error: str
+    evidence: str
+    change: str = ""
+    smaller: bool = False
+    retry_after_s: float | None = None
+
+
+def judge(job: Job, evidence: Evidence) -> Judgement:
+    """Weigh what is known about an attempt that failed. Pure.
+
+    Args:
+        job: Its `exit_code` and `exit_signal` are those of the attempt.
+        evidence: What else was seen.
+    """
+    how = _how(job)
+    if killed := _killed_for_memory(job, evidence):
+        return Judgement(Verdict.DETERMINISTIC, LogKind.HOST_OOM.value, f"{killed} ({how})", _LESS_MEMORY, smaller=True)
+    if job.exit_code in _MEANINGS:
+        change = "install it, or correct the command or PATH" if job.exit_code == 127 else "chmod +x, or name a program"
+        return Judgement(Verdict.DETERMINISTIC, f"exit_{job.exit_code}", how, change)
+    if job.exit_signal == signal.SIGXCPU:
+        return Judgement(Verdict.DETERMINISTIC, "sigxcpu", f"{how}, its limit of processor time", "raise `ulimit -t`")
+    decisive = _decisive(evidence.events)
+    if decisive is not None and decisive.kind is not LogKind.TRACEBACK:
+        return _by_kind(decisive, how)
+    if found := _by_words([decisive.line] if decisive else [], evidence.last_lines):
+        line, change = found
+        return Judgement(Verdict.DETERMINISTIC, "program", f"{line} ({how})", change)
+    if decisive is not None:
+        verdict = _by_hint(decisive.retryable)
+        return Judgement(verdict, LogKind.TRACEBACK.value, f"{decisive.line} ({how})")
+    if job.exit_signal is not None:
+        return Judgement(Verdict.UNKNOWN, _signal(job.exit_signal).lower().replace(" ", "_"), how)
+    if job.exit_code is None:
+        return Judgement(Verdict.UNKNOWN, "unseen", how)
+    return Judgement(Verdict.UNKNOWN, f"exit_{job.exit_code}", f"{how}, and its output does not say why")
+
+
+_LESS_MEMORY = "less memory: a smaller batch, fewer workers, or a higher limit"
+_CHANGES: dict[LogKind, str] = {
+    LogKind.GPU_OOM: "less GPU memory: a smaller batch, shorter sequences, or another board",
+    LogKind.HOST_OOM: _LESS_MEMORY,
+    LogKind.CONTEXT_LENGTH: "a shorter request, or a model with a longer context",
+    LogKind.QUOTA_EXHAUSTED: "credit or a higher quota with the provider",
+    LogKind.DISK_FULL: "room on the disk: old checkpoints, caches, logs",
+}
+_PASSING = frozenset({
+    LogKind.NCCL_FAILURE, LogKind.RATE_LIMITED, LogKind.OVERLOADED, LogKind.TIMEOUT,
+    LogKind.CONNECTION_LOST, LogKind.PREEMPTED,
+})  # fmt: skip
+_RESTART_XIDS = frozenset({13, 31, 32, 39, 40, 41, 43, 45, 63, 68, 69, 92, 94})
+"""GPU errors after which starting the program anew is enough; after the others the board must be reset first."""
+_PROGRAM: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\b(?:ModuleNotFoundError|ImportError)\b"), "install what is missing, or fix the environment"),
+    (re.compile(r"\b(?:SyntaxError|IndentationError|NameError)\b: "), "correct the program"),
+    (re.compile(r": error: (?:unrecognized arguments|the following arguments are required|argument |invalid )"),
+     "correct the arguments"),
+    (re.compile(r"error while loading shared libraries: "), "install the library, or set LD_LIBRARY_PATH"),
+    (re.compile(r"can't open file '.*': \[Errno 2\]"), "correct the name of the script"),
+)  # fmt: skip
+
+
+def _by_kind(found: LogEvent, how: str) -> Judgement:
+    evidence = f"{_DECISIVE[found.kind]} ({how}): {found.line}"
+    if found.kind in _CHANGES:
+        smaller = found.kind in _MEMORY
+        return Judgement(Verdict.DETERMINISTIC, found.kind.value, evidence, _CHANGES[found.kind], smaller=smaller)
+    if found.kind is LogKind.GPU_FAULT:
+        xid = found.fields.get("xid")
+        if isinstance(xid, int | float | str) and str(xid).isdecimal() and int(xid) not in _RESTART_XIDS:
+            change = f"another board, or a reset of this one: Xid {xid} does not pass by itself"
+            return Judgement(Verdict.DETERMINISTIC, found.kind.value, evidence, change)
+        return Judgement(Verdict.RETRYABLE, found.kind.value, evidence)
+    if found.kind in _PASSING:
+        after = found.fields.get("retry_after_seconds")
+        wait = float(after) if isinstance(after, int | float) and after > 0 else None
+        return Judgement(Verdict.RETRYABLE, found.kind.value, evidence, retry_after_s=wait)
+    return Judgement(_by_hint(found.retryable), found.kind.value, evidence)
+
+
+def _by_hint(retryable: bool | None) -> Verdict:
+    """What the pattern that matched knows about it."""
+    if retryable is None:
+        return Verdict.UNKNOWN
+    return Verdict.RETRYABLE if retryable else Verdict.DETERMINISTIC
+
+
+def _by_words(decisive: Sequence[str], last: Sequence[str]) -> tuple[str, str] | None:
+    """A line that names a mistake in the program or its call, and what to do about it."""
+    for line in (*decisive, *reversed(last)):
+        for pattern, change in _PROGRAM:
+            if pattern.search(line):
+                return line.strip()[:400], change
+    return None

@@ -5,6 +5,8 @@ starting ──started──▶ running ◀──resumed/paused──▶ paused
     └────────┬───────────┴──────────┬──────────────┘
              ▼                      ▼
    ended as seen: succeeded, failed, preempted, stopped     vanished: lost
+
+starting, running, paused ──failed, and another attempt may follow──▶ waiting ──started──▶ running
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ class Seen(StrEnum):
     INTERRUPTED = "interrupted"  # by Ctrl-C: somebody asked
     PREEMPTED = "preempted"  # a scheduler wanted the machine back
     VANISHED = "vanished"  # gone, and nobody saw how
+    BROKE_OFF = "broke_off"  # the attempt failed or was told to end, and another may follow
 
 
 _S = JobState
@@ -38,13 +41,19 @@ _ENDINGS = {
     Seen.VANISHED: _S.LOST,
 }
 _TABLE: dict[JobState, dict[Seen, JobState]] = {
-    _S.STARTING: {Seen.STARTED: _S.RUNNING, Seen.STOP_ASKED: _S.STOPPING, **_ENDINGS},
+    _S.STARTING: {
+        Seen.STARTED: _S.RUNNING,
+        Seen.STOP_ASKED: _S.STOPPING,
+        Seen.BROKE_OFF: _S.WAITING,
+        **_ENDINGS,
+    },
     # A supervisor that found a new daemon says "started" again.
     _S.RUNNING: {
         Seen.STARTED: _S.RUNNING,
         Seen.PAUSED: _S.PAUSED,
         Seen.RESUMED: _S.RUNNING,
         Seen.STOP_ASKED: _S.STOPPING,
+        Seen.BROKE_OFF: _S.WAITING,
         **_ENDINGS,
     },
     _S.PAUSED: {
@@ -52,6 +61,7 @@ _TABLE: dict[JobState, dict[Seen, JobState]] = {
         Seen.PAUSED: _S.PAUSED,
         Seen.RESUMED: _S.RUNNING,
         Seen.STOP_ASKED: _S.STOPPING,
+        Seen.BROKE_OFF: _S.WAITING,
         **_ENDINGS,
     },
     _S.STOPPING: {
@@ -62,8 +72,9 @@ _TABLE: dict[JobState, dict[Seen, JobState]] = {
         Seen.FINISHED: _S.STOPPED,  # however it ends now, it ends because somebody asked
         Seen.FAILED: _S.STOPPED,
         Seen.VANISHED: _S.STOPPED,
+        Seen.BROKE_OFF: _S.STOPPED,
     },
-    _S.WAITING: {Seen.STARTED: _S.RUNNING, Seen.STOP_ASKED: _S.STOPPED, **_ENDINGS},
+    _S.WAITING: {Seen.STARTED: _S.RUNNING, Seen.STOP_ASKED: _S.STOPPED, Seen.BROKE_OFF: _S.WAITING, **_ENDINGS},
 }
 
 

@@ -133,8 +133,35 @@ class CheckpointDir:
 
 
 @dataclass(frozen=True, slots=True)
+class ExitHook:
+    """A command to run once the job is over.
+
+    Attributes:
+        when: `finished`, `failed` or `gave-up`; empty: however it ended.
+        command: Split as a shell splits words, never run by one.
+    """
+
+    when: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What the owner said about a job: everything that `run`, `watch` and the configuration can give."""
+    """What the owner said about a job: everything that `run`, `watch` and the configuration can give.
+
+    Attributes:
+        degrades: Whether the owner said that it can run at lower levels.
+        retries: How many attempts may follow the first, since it was last seen to get on.
+        budget_s: How long after the first start an attempt may begin; None: for ever.
+        timeout_s: How long an attempt may run; None: no limit, or a learnt one.
+        timeout_auto: Whether that limit is learnt from past runs.
+        stall_timeout_s: How long an attempt may make no progress before it is ended; None: it is only told.
+        preempt_signal: By which signal beside TERM a scheduler announces the end (a name without SIG).
+        requeue: Whether to put a preempted Slurm job back into its queue.
+        on_exit: What to run once it is over.
+        exit_grace_s: How long that waits.
+        gpus: On how many boards it runs, for the bill; None: as many as it is seen on.
+    """
 
     argv: tuple[str, ...]
     cwd: str
@@ -150,10 +177,63 @@ class JobSpec:
     rules: tuple[str, ...] = ()
     dry_run: bool = False
     quiet: bool = False
+    degrades: bool = False
+    retries: int = 0
+    budget_s: float | None = None
+    timeout_s: float | None = None
+    timeout_auto: bool = False
+    stall_timeout_s: float | None = None
+    preempt_signal: str = ""
+    requeue: bool = False
+    on_exit: tuple[ExitHook, ...] = ()
+    exit_grace_s: float = 300.0
+    gpus: int | None = None
+
+    @property
+    def levels(self) -> int:
+        """How many levels down it can run; 0: it did not say that it can."""
+        return self.degrade_levels if self.degrades or self.channel(RequestKind.DEGRADE) is not None else 0
 
     def channel(self, request: RequestKind) -> Channel | None:
         """The first declared way to ask for `request`, or None."""
         return next((channel for channel in self.channels if channel.request is request), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An attempt that is over, and what it was good for.
+
+    Attributes:
+        attempt: From 1.
+        started: Unix seconds.
+        ended: Unix seconds.
+        outcome: succeeded, failed, preempted, stopped, lost or restarted.
+        exit_code: None for a signal or where nobody saw it.
+        exit_signal: The number of the signal that ended it, or None.
+        cause: Why it ended, in words.
+        verdict: retryable, deterministic or unknown; empty where it did not fail.
+        error: The class of the error; empty where it did not fail.
+        level: The degrade level it ran at.
+        gpus: On how many boards it was seen, or as many as its owner said.
+        useful_s: Work that is kept: finished, or in a whole checkpoint.
+        lost_s: Work since the last whole checkpoint at the time of its end.
+        saved_s: The part of `useful_s` that a checkpoint preserved which sentinel asked for.
+    """
+
+    attempt: int
+    started: float
+    ended: float
+    outcome: str
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    cause: str = ""
+    verdict: str = ""
+    error: str = ""
+    level: int = 0
+    gpus: int = 0
+    useful_s: float = 0.0
+    lost_s: float = 0.0
+    saved_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +262,10 @@ class Job:
         exit_signal: The number of the signal that ended it, or None.
         cause: Why it ended, in words, with the last decisive line.
         ended: Unix seconds, or None.
+        past: Its attempts that are over, the oldest first.
+        restarting: Whether its attempt was told to end so that the next can begin.
+        next_attempt: While it waits: when the next attempt begins (Unix seconds), as far as is known.
+        timeout_s: The time limit in force for an attempt, None without one.
     """
 
     id: str
@@ -205,6 +289,10 @@ class Job:
     cause: str = ""
     ended: float | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    past: tuple[Past, ...] = ()
+    restarting: bool = False
+    next_attempt: float | None = None
+    timeout_s: float | None = None
 
     @property
     def alive(self) -> bool:
