@@ -8,12 +8,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 FORWARDERS = frozenset(
-    {"docker", "podman", "nerdctl", "kubectl", "srun", "ssh", "sudo", "doas", "su", "timeout", "tini", "dumb-init"}
-)
+    {
+        "docker", "podman", "nerdctl", "kubectl", "srun", "ssh", "sudo", "doas", "su", "timeout", "tini", "dumb-init",
+        "mpirun", "mpiexec", "orterun", "prterun", "apptainer", "singularity", "Apptainer", "Singularity",
+    }
+)  # fmt: skip
 """Programs that catch signals to hand them on, or not. That they catch one proves nothing about the job behind them."""
 
 _PASSERS = frozenset({"uv", "uvx", "catatonit"})
 """The same, but only where they have a handler: without one they are launchers like any other."""
+
+_OWN_MEANING = frozenset({"make", "gmake", "xargs", "parallel", "dd", "tmux"})
+"""Programs for which USR1 and USR2 mean something of their own (make: debugging on; xargs: one more at a time).
+
+They hand neither on, so what they started is asked in their place.
+"""
+
+_DEBUGGED = frozenset({"node", "nodejs", "npm", "npx", "yarn", "pnpm"})
+"""USR1 has these open a debugger's port. Whether they handle it themselves cannot be seen: only a pattern says so."""
 
 _LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "horovodrun", "srun", "orterun"})
 _LAUNCHER_MODULES = (
@@ -49,9 +61,15 @@ class Candidate:
         return os.path.basename(self.argv[0]) if self.argv else ""
 
     @property
+    def name(self) -> str:
+        """What it is known as: of `npm run train`, which is all one title, `npm`; of a script in Perl, the script."""
+        first = (self.program.split() or [""])[0]
+        return os.path.basename(self.argv[1]) if first == "perl" and len(self.argv) > 1 else first
+
+    @property
     def forwards(self) -> bool:
         """Whether it only hands signals on."""
-        return self.program in FORWARDERS or (self.catches and (self.program in _PASSERS or _is_supervisor(self.argv)))
+        return self.name in FORWARDERS or (self.catches and (self.name in _PASSERS or _is_supervisor(self.argv)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +99,14 @@ def choose(candidates: Sequence[Candidate], signal: str, pattern: str = "") -> C
     """
     if not any(one.alive for one in candidates):
         return Choice(reason="the job has no process any more")
+    busy = [one for one in candidates if one.alive and one.catches and _for_itself(one, signal, named=bool(pattern))]
     if pattern:
         matches = re.compile(pattern).search
-        named = [one for one in candidates if one.alive and not one.forwards and matches(" ".join(one.argv))]
+        named = [
+            one
+            for one in candidates
+            if one.alive and not one.forwards and one not in busy and matches(" ".join(one.argv))
+        ]
         if not named:
             return Choice(reason=f"no process of the job matches {pattern!r}")
         found = _topmost(candidates, lambda one: one.catches and one in named)
@@ -91,13 +114,18 @@ def choose(candidates: Sequence[Candidate], signal: str, pattern: str = "") -> C
             return Choice(found)
         return Choice(reason=f"{_people(named)} matches {pattern!r} but does not catch SIG{signal}, which would end it")
     barred = [one for one in candidates if one.alive and one.forwards]
-    found = _topmost(candidates, lambda one: one.catches, stop=lambda one: one.forwards)
+    found = _topmost(candidates, lambda one: one.catches and one not in busy, stop=lambda one: one.forwards)
     if found:
         return Choice(found)
     if barred:
         return Choice(
             reason=f"{_people(barred)} hands signals on, or not, so it is not known who would get SIG{signal}: "
             f"name the process with signal:{signal}@REGEX, or use file:, exec: or http:"
+        )
+    if busy:
+        return Choice(
+            reason=f"{_people(busy)} catches SIG{signal} for a purpose of its own, and no other process of the job "
+            "catches it: install a handler first"
         )
     return Choice(reason=f"no process of the job catches SIG{signal}, which would end it: install a handler first")
 
@@ -134,6 +162,11 @@ def distributed(argvs: Sequence[Sequence[str]], environment: Mapping[str, str]) 
         if size.isdigit() and int(size) > 1:
             return f"{name} is {size}"
     return ""
+
+
+def _for_itself(one: Candidate, signal: str, *, named: bool) -> bool:
+    """Whether the handler it has is not one that a job's owner has written."""
+    return one.name in _OWN_MEANING or (signal == "USR1" and not named and one.name in _DEBUGGED)
 
 
 def _is_supervisor(argv: Sequence[str]) -> bool:

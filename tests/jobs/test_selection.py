@@ -65,6 +65,25 @@ def test_what_hands_everything_on_is_no_target_only_where_it_catches() -> None:
     assert choose(plain, "USR1").pids == (11,)
 
 
+def test_what_hands_a_signal_to_ranks_that_it_would_end_is_no_target() -> None:
+    for command in ("mpirun -np 2 python train.py", "/usr/bin/mpiexec x", "Apptainer runtime parent"):
+        launched = [one(10, 1, command, catches=True), one(11, 10, "python train.py")]
+        assert "signal:USR1@REGEX" in choose(launched, "USR1").reason
+
+
+def test_a_handler_that_is_no_answer_is_passed_over_and_the_job_below_it_is_asked() -> None:
+    for command in ("make train", "xargs -P2 python train.py", "dd if=x", "perl /usr/bin/parallel python", "npm run x"):
+        tree = [one(10, 1, command, catches=True), one(11, 10, "python train.py", catches=True)]
+        assert choose(tree, "USR1").pids == (11,)
+        assert "for a purpose of its own" in choose(tree[:1], "USR1").reason
+    titled = [Candidate(10, 1, True, ("npm run train",)), one(11, 10, "node server.js", catches=True)]
+    assert choose(titled, "USR1").pids == ()
+    assert choose(titled, "USR2").pids == (10,)
+    assert choose(titled, "USR1", "server").pids == (11,), "whoever names it knows"
+    made = [one(10, 1, "make train", catches=True), one(11, 10, "python train.py", catches=True)]
+    assert choose(made, "USR1", "train").pids == (11,), "make train is no trainer"
+
+
 def test_a_pattern_names_the_target_behind_a_forwarder() -> None:
     tree = [
         one(10, 1, "timeout 9h python train.py", catches=True),
