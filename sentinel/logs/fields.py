@@ -66,10 +66,10 @@ def captured(pattern: Pattern, search: Any, raw: bytes) -> dict[str, object]:
         match = search.search(raw)
         for name, value in match.groupdict().items() if match else ():
             if value:
-                found[name] = _number(value.decode("utf-8", "replace"))
+                found[_text(name)] = _number(_text(value))
         for name, expression in pattern.fields.items():
             if (match := compiled(expression).search(raw)) and match.groups() and match.group(1):
-                found[name] = _number(match.group(1).decode("utf-8", "replace"))
+                found[name] = _number(_text(match.group(1)))
     tokens, limit = found.get("tokens"), found.get("limit")
     if isinstance(tokens, int) and isinstance(limit, int) and tokens > limit:
         found["tokens_over"] = tokens - limit
@@ -93,6 +93,10 @@ def _put(found: dict[str, object], name: str, groups: dict[str, str | None]) -> 
 def _seconds(text: str) -> float:
     parts = re.findall(r"([\d.]+) ?([a-z]*)", text.lower())
     return sum(float(number.strip(".") or 0) * _scale(unit) for number, unit in parts)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _scale(unit: str) -> float:

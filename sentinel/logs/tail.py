@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -57,6 +58,62 @@ class Lines:
     skipped_bytes: int = 0
 
 
+class Splitter:
+    """Makes whole lines of bytes that come in pieces; keeps no more than one partial line, bounded.
+
+    Attributes:
+        partial: The line that has not ended yet.
+        lines: How many lines were handed out.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.partial = b""
+        self.lines = 0
+        self._skipping = False
+
+    def begin(self, lines: int = 0) -> None:
+        """Another file, or another place in it: nothing is open."""
+        self.partial, self.lines, self._skipping = b"", lines, False
+
+    def take(self, data: bytes) -> Lines | None:
+        """The lines that `data` completes."""
+        skipped = 0
+        if self._skipping:
+            end = data.find(b"\n")
+            if end < 0:
+                return Lines(self.path, self.lines + 1, (), len(data), len(data))
+            skipped, data, self._skipping = end + 1, data[end + 1 :], False
+            self.lines += 1
+        size = len(data) + skipped
+        data = self.partial + data
+        end = data.rfind(b"\n")
+        body, self.partial = (data[:end], data[end + 1 :]) if end >= 0 else (b"", data)
+        lines = [_bounded(_last_state(line)) for line in body.split(b"\n")] if end >= 0 else []
+        if len(self.partial) > LONGEST_LINE_BYTES:
+            # A progress bar that only ever returns its carriage is one line: keep its latest state.
+            cut = self.partial.rfind(b"\r")
+            if cut > 0:
+                self.partial = self.partial[cut + 1 :]
+            if len(self.partial) > LONGEST_LINE_BYTES:
+                lines.append(self.partial[:LONGEST_LINE_BYTES])
+                skipped += len(self.partial) - LONGEST_LINE_BYTES
+                self.partial, self._skipping = b"", True
+        if not lines and not skipped:
+            return Lines(self.path, self.lines + 1, (), size)
+        first = self.lines + 1
+        self.lines += len(lines) - (1 if self._skipping else 0)
+        return Lines(self.path, first, tuple(lines), size, skipped)
+
+    def last_words(self) -> Lines | None:
+        """What stood without a line end, once there will be no more."""
+        if not self.partial:
+            return None
+        line, self.partial = _bounded(_last_state(self.partial)), b""
+        self.lines += 1
+        return Lines(self.path, self.lines, (line,), 0)
+
+
 class Tail:
     """Follows one path.
 
@@ -73,9 +130,7 @@ class Tail:
         self._fd = -1
         self._device = self._inode = 0
         self._offset = 0  # of the next byte to read
-        self._partial = b""
-        self._skipping = False
-        self._lines = 0
+        self._split = Splitter(path)
         self._head: tuple[int, int] | None = None
 
     def close(self) -> None:
@@ -90,7 +145,9 @@ class Tail:
             return self._position
         if self._head is None or self._head[1] < FINGERPRINT_BYTES:
             self._head = _head(self._fd)
-        return Position(self._device, self._inode, self._offset - len(self._partial), *self._head, lines=self._lines)
+        return Position(
+            self._device, self._inode, self._offset - len(self._split.partial), *self._head, lines=self._split.lines
+        )
 
     def read(self, budget_bytes: int = 8 * 1024 * 1024) -> Iterator[Lines]:
         """What came since the last look, in pieces of up to 256 KiB, `budget_bytes` in all."""
@@ -101,7 +158,8 @@ class Tail:
             try:
                 size = os.fstat(self._fd).st_size
                 if size < self._offset:  # truncated in place: begin again
-                    self._offset, self._partial, self._skipping, self._lines, self._head = 0, b"", False, 0, None
+                    self._offset, self._head = 0, None
+                    self._split.begin()
                 data = os.pread(self._fd, min(CHUNK_BYTES, left), self._offset)
             except OSError:
                 self.close()
@@ -109,49 +167,16 @@ class Tail:
             if data:
                 self._offset += len(data)
                 left -= len(data)
-                if (found := self._take(data)) is not None:
+                if (found := self._split.take(data)) is not None:
                     yield found
                 continue
             if not self._replaced():
                 return
             # The old file is read to its end and its path now names another one.
-            if self._partial:
-                yield self._last_words()
+            if (last := self._split.last_words()) is not None:
+                yield last
             self.close()
-            self._position, self._from_end, self._lines = None, False, 0
-
-    def _take(self, data: bytes) -> Lines | None:
-        skipped = 0
-        if self._skipping:
-            end = data.find(b"\n")
-            if end < 0:
-                return Lines(self.path, self._lines + 1, (), len(data), len(data))
-            skipped, data, self._skipping = end + 1, data[end + 1 :], False
-            self._lines += 1
-        size = len(data) + skipped - 0
-        data = self._partial + data
-        end = data.rfind(b"\n")
-        body, self._partial = (data[:end], data[end + 1 :]) if end >= 0 else (b"", data)
-        lines = [_bounded(_last_state(line)) for line in body.split(b"\n")] if end >= 0 else []
-        if len(self._partial) > LONGEST_LINE_BYTES:
-            # A progress bar that only ever returns its carriage is one line: keep its latest state.
-            cut = self._partial.rfind(b"\r")
-            if cut > 0:
-                self._partial = self._partial[cut + 1 :]
-            if len(self._partial) > LONGEST_LINE_BYTES:
-                lines.append(self._partial[:LONGEST_LINE_BYTES])
-                skipped += len(self._partial) - LONGEST_LINE_BYTES
-                self._partial, self._skipping = b"", True
-        if not lines and not skipped:
-            return Lines(self.path, self._lines + 1, (), size)
-        first = self._lines + 1
-        self._lines += len(lines) - (1 if self._skipping else 0)
-        return Lines(self.path, first, tuple(lines), size, skipped)
-
-    def _last_words(self) -> Lines:
-        line, self._partial = _bounded(_last_state(self._partial)), b""
-        self._lines += 1
-        return Lines(self.path, self._lines, (line,), 0)
+            self._position, self._from_end = None, False
 
     def _open(self) -> bool:
         try:
@@ -161,11 +186,13 @@ class Tail:
             return False
         found = os.fstat(fd)
         self._fd, self._device, self._inode = fd, found.st_dev, found.st_ino
-        self._partial, self._skipping, self._head, self._offset, self._lines = b"", False, None, 0, 0
+        self._split.begin()
+        self._head, self._offset = None, 0
         known, self._position = self._position, None
         if known and (known.device, known.inode) == (found.st_dev, found.st_ino) and found.st_size >= known.offset:
             if _head(fd, known.head_bytes) == (known.head, known.head_bytes):
-                self._offset, self._lines = known.offset, known.lines
+                self._offset = known.offset
+                self._split.begin(known.lines)
         elif self._from_end:
             self._offset = found.st_size
         self._from_end = False
@@ -208,6 +235,11 @@ class Tailer:
         """What came since the last look, over all files."""
         for tail in list(self._tails.values()):
             yield from tail.read()
+
+    def read_all(self) -> Iterator[Lines]:
+        """Everything there is, however much."""
+        for tail in list(self._tails.values()):
+            yield from tail.read(sys.maxsize)
 
     def positions(self) -> dict[str, Position]:
         """Where it stands in each file."""
