@@ -99,7 +99,13 @@ class Runner:
             self._advance(replace(again, begun=at, ended=None, because=Because.FIRST, left_s=None), at)
 
     def _goes_on(self, chain: Chain, at: float) -> bool:
-        """Whether a chain is walked again: its alert outlasts the cooldown, and the job can go down another level."""
+        """Whether a chain is walked again.
+
+        It is when its alert outlasts the job's start-up, or when it outlasts the cooldown and the job can
+        go down another level.
+        """
+        if self._waits_for_start(chain):
+            return self._desk.control.has_progressed(chain.job_id)
         if chain.because is not Because.COMPLETE or chain.on is not On.FIRING or not self._alert_open(chain):
             return False
         if chains.next_round(chain.id) in self._desk.book.chains:
@@ -112,6 +118,13 @@ class Runner:
         heard = last.acknowledged is not None or last.answer is Answer.UNKNOWN
         lower = self._desk.book.ladder(job.id).level < job.spec.degrade_levels
         return heard and lower and at >= last.created + step.cooldown_s
+
+    def _waits_for_start(self, chain: Chain) -> bool:
+        """Whether all that stood in the way was the job's start-up, and the alert still fires."""
+        last = self._desk.book.requests.get(chain.last)
+        barred = last is not None and last.detail.startswith(f"{Gate.START_UP.value}:")
+        fresh = chains.next_round(chain.id) not in self._desk.book.chains
+        return barred and not chain.open and fresh and chain.on is On.FIRING and self._alert_open(chain)
 
     def _advance(self, chain: Chain, at: float) -> None:
         while chain.open:

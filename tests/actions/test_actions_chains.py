@@ -259,6 +259,19 @@ async def test_before_its_first_step_a_job_is_only_warned_about_for_a_quarter_of
     assert world.asked() == ["checkpoint", "degrade"]
 
 
+async def test_an_alert_that_outlasts_the_start_up_asks_as_soon_as_the_job_has_started() -> None:
+    world = World()
+    world.jobs.progressed = False
+    world.jobs.add(a_job(attempt_started=NOW - 5))
+    await world.fire(firing(a_rule(labels=Labels({"forecast": "seconds"})), NOW))
+    assert world.asked() == []
+
+    world.jobs.progressed = True
+    await world.after(5)
+
+    assert world.asked() == ["checkpoint", "degrade"]
+
+
 async def test_what_is_seen_rather_than_foreseen_is_asked_at_any_age() -> None:
     world = World()
     world.jobs.progressed = False
