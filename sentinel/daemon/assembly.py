@@ -22,6 +22,7 @@ from sentinel.collectors.standard import standard
 from sentinel.daemon.adoption import Adopter
 from sentinel.daemon.bookkeeping import Books
 from sentinel.daemon.core import About, DaemonCore, Rooms
+from sentinel.daemon.deep import DeepReader
 from sentinel.daemon.house import EVENT, House, journals
 from sentinel.daemon.hub import Hub
 from sentinel.daemon.jobcontrol import Jobs
@@ -149,12 +150,14 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
             window.set_tick(family.name, collector.interval_s or settings.sampling.interval_s)
 
     # Judging, acting, telling
+    deep = DeepReader(window, store, mail.answered, budget_s=settings.store.query_s)
     engine = Engine(
         window,
         rules,
         clock=clock,
         append=mail.recorded,
         sees=lambda rule: sees(rule, register.living()),
+        deep=deep,
     )
 
     def owner(job: str | None) -> int | None:
@@ -213,6 +216,7 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
         counters=counters,
         books=books,
         rulebook=rulebook,
+        deep=deep,
         handover=handover,
         gpus=gpus,
         adopter=Adopter(settings.adoptions, register.living, adopt),

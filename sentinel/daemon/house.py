@@ -18,6 +18,7 @@ from sentinel.collectors.schedule import Schedule
 from sentinel.daemon.adoption import Adopter
 from sentinel.daemon.bookkeeping import COUNTED, Books
 from sentinel.daemon.core import DaemonCore, Rooms
+from sentinel.daemon.deep import DeepReader
 from sentinel.daemon.mail import Mail
 from sentinel.daemon.pipeline import Pipeline
 from sentinel.daemon.rulebook import Rulebook
@@ -76,6 +77,7 @@ class House:
         counters: Counters,
         books: Books,
         rulebook: Rulebook,
+        deep: DeepReader,
         handover: Handover,
         gpus: GpuSource,
         adopter: Adopter,
@@ -94,6 +96,7 @@ class House:
         self._counters = counters
         self._books = books
         self._rulebook = rulebook
+        self._deep = deep
         self._handover = handover
         self._gpus = gpus
         self._adopter = adopter
@@ -121,6 +124,7 @@ class House:
             batch=self._on_batch,
             log_events=self._on_log_events,
             checkpoint=self._on_checkpoint,
+            answered=self.wake.set,
         )
         self._load_rules_of_jobs()
         self._pipeline.on_changes(rooms.engine.settle(now))
@@ -154,6 +158,7 @@ class House:
         await rooms.dispatcher.close()
         await rooms.notifier.close()
         rooms.monitor.close()
+        self._deep.close()
         self._mail.close()
         self._gpus.close()
         await asyncio.to_thread(rooms.store.close)

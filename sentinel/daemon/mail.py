@@ -50,6 +50,10 @@ class Mail:
         """A rule has recorded something; on the loop's thread, and kept before the next rule is evaluated."""
         self._handlers["batch"](batch)
 
+    def answered(self) -> None:
+        """A rule that looked far back has its answer."""
+        self._post("answered")
+
     def log_events(self, job: Job, events: list[LogEvent]) -> None:
         """A job's log said something."""
         self._post("log_events", job, events)

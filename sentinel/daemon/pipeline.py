@@ -70,7 +70,9 @@ class Pipeline:
             self._engine.nudge([metric.name for metric in batch.family.metrics])
 
     def judge(self) -> bool:
-        """Evaluate the groups that are due. Whether any was."""
+        """Evaluate the groups that are due, and take what has come of those that look far back. Whether any was due."""
+        for round_ in self._engine.answered():
+            self.on_changes(round_.transitions)
         due = self._engine.due(self._clock.monotonic())
         for group in due:
             round_ = self._engine.evaluate(group, self._clock.now())

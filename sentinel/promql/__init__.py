@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sentinel.promql.analysis import longest_range_s, metric_names, readings
+    from sentinel.promql.analysis import Reading, longest_range_s, metric_names, readings
     from sentinel.promql.check import type_of
     from sentinel.promql.errors import EvaluationError, PromQLError, Refused
     from sentinel.promql.evaluation import evaluate, evaluate_range, select_range
@@ -24,6 +24,7 @@ _HOMES = {
     "Expr": "tree",
     "Note": "notes",
     "PromQLError": "errors",
+    "Reading": "analysis",
     "Refused": "errors",
     "canonical": "printer",
     "evaluate": "evaluation",
@@ -42,6 +43,7 @@ __all__ = [
     "Expr",
     "Note",
     "PromQLError",
+    "Reading",
     "Refused",
     "canonical",
     "evaluate",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sentinel.promql.match import Match
 from sentinel.promql.regex import literals
-from sentinel.promql.tree import Call, Expr, Range, Selector, Subquery, children, walk
+from sentinel.promql.tree import At, Call, Expr, Range, Selector, Subquery, children, walk
 
 DEFAULT_LOOKBACK_S = 300.0
 
@@ -20,29 +20,45 @@ class Reading:
         selector: The selector.
         range_s: Its own range, or None for an instant selector.
         back_s: Seconds before the evaluation time that it may reach, lookback, offsets and subqueries included.
+        since: Unix seconds, where `@` names a moment: it may reach `back_s` before that one instead.
     """
 
     selector: Selector
     range_s: float | None
     back_s: float
+    since: float | None = None
+
+    def begins(self, at: float) -> float:
+        """The earliest moment it may read (Unix seconds) when it is evaluated at `at`."""
+        return (at if self.since is None else self.since) - self.back_s
 
 
 def readings(expr: Expr, lookback_s: float = DEFAULT_LOOKBACK_S) -> list[Reading]:
     """Every selector in `expr`, in the order in which they are written."""
-    return list(_readings(expr, 0.0, lookback_s))
+    return list(_readings(expr, 0.0, lookback_s, None))
 
 
-def _readings(expr: Expr, outer_s: float, lookback_s: float) -> Iterator[Reading]:
+def _readings(expr: Expr, outer_s: float, lookback_s: float, since: float | None) -> Iterator[Reading]:
     match expr:
-        case Selector(offset_s=offset_s):
-            yield Reading(expr, None, outer_s + offset_s + lookback_s)
+        case Selector(offset_s=offset_s, at=at):
+            outer_s, since = _anchored(at, outer_s, since)
+            yield Reading(expr, None, outer_s + offset_s + lookback_s, since)
         case Range(selector=selector, range_s=range_s):
-            yield Reading(selector, range_s, outer_s + selector.offset_s + range_s)
-        case Subquery(expr=inner, range_s=range_s, offset_s=offset_s):
-            yield from _readings(inner, outer_s + offset_s + range_s, lookback_s)
+            outer_s, since = _anchored(selector.at, outer_s, since)
+            yield Reading(selector, range_s, outer_s + selector.offset_s + range_s, since)
+        case Subquery(expr=inner, range_s=range_s, offset_s=offset_s, at=at):
+            outer_s, since = _anchored(at, outer_s, since)
+            yield from _readings(inner, outer_s + offset_s + range_s, lookback_s, since)
         case _:
             for child in children(expr):
-                yield from _readings(child, outer_s, lookback_s)
+                yield from _readings(child, outer_s, lookback_s, since)
+
+
+def _anchored(at: At | float | None, outer_s: float, since: float | None) -> tuple[float, float | None]:
+    """Where counting back starts once `@` has been looked at; `start()` and `end()` are of the query itself."""
+    if at is None:
+        return outer_s, since
+    return (0.0, None) if isinstance(at, At) else (0.0, float(at))
 
 
 def metric_names(expr: Expr) -> frozenset[str]:

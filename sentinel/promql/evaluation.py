@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sentinel.model.labels import METRIC_NAME, Labels
-from sentinel.promql import aggregation, elementwise, histograms, joining, over_time, rates, relabel
+from sentinel.promql import aggregation, elementwise, histograms, joining, limits, over_time, rates, relabel
 from sentinel.promql.analysis import DEFAULT_LOOKBACK_S, shared_parts
 from sentinel.promql.check import type_of
 from sentinel.promql.errors import EvaluationError
@@ -51,6 +51,7 @@ DEFAULT_STEP_S = 60.0
 """The step of a subquery that names none."""
 MOST_STEPS = 2_000_000
 _WIDEST_LOOKBACK_S = 600.0
+"""How far back an instant selector reads where neither the caller nor the reader says what is enough."""
 _KEEPS_NAME = frozenset({"last_over_time", "first_over_time"})
 _COUNTERS = frozenset({"rate", "increase"})
 _COUNTER_ENDINGS = ("_total", "_sum", "_count", "_bucket")
@@ -262,6 +263,7 @@ class _Evaluator:
         return found
 
     def _vector(self, expr: Expr) -> Frame:
+        limits.check()
         match expr:
             case Paren(expr=inner):
                 return self.vector(inner)
@@ -448,7 +450,9 @@ class _Evaluator:
         when, fixed = self._when(selector)
         if not self._steps:
             return empty(0), np.zeros((0, 0))
-        back = _WIDEST_LOOKBACK_S if self._lookback_s is None else self._lookback_s
+        back = self._lookback_s
+        if back is None:
+            back = getattr(self._reader, "widest_lookback_s", _WIDEST_LOOKBACK_S)
         blocks = self._blocks(selector, int(when[0]) - round(back * 1000), int(when[-1]))
         frame, stamps = newest(blocks, when, self._lookback_s, stamped=stamped)
         if fixed and self._steps > 1:

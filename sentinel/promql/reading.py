@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from sentinel.promql import limits
 from sentinel.promql.frames import Frame, Ints, LabelSets, all_false, all_true, every, joined
 from sentinel.promql.series import Block, Floats, Mask
 
@@ -244,6 +245,7 @@ def through_windows(
     lasts = np.searchsorted(times, end_ms, side="right")
     gapless = every(samples.present)
     for piece, even in _pieces(rows, firsts, lasts):
+        limits.check()
         if int((lasts[piece] - firsts[piece]).max(initial=0)) == 0:
             continue
         look = _overlapping if even and gapless else _gather

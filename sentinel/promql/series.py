@@ -41,7 +41,12 @@ class Block:
 
 
 class SeriesReader(Protocol):
-    """Where series come from: the window, the store, or a test."""
+    """Where series come from: the window, the store, or a test.
+
+    A reader whose blocks differ in `lookback_s` may have an attribute
+    `widest_lookback_s`, the longest of them: so far back an instant selector
+    reads where the caller of the evaluation gives no lookback (else 10 minutes).
+    """
 
     def select(self, matchers: tuple[Matcher, ...], start: float, end: float) -> Sequence[Block]:
         """All series that match, with their samples from `start` to `end`, both included.

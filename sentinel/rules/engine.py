@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,9 @@ from sentinel.model.families import SENTINEL_GROUP, SENTINEL_RULE
 from sentinel.model.journal import Record
 from sentinel.model.labels import EMPTY, Labels
 from sentinel.model.series import Batch
+from sentinel.rules.asked import Asked
 from sentinel.rules.machine import close
-from sentinel.rules.ports import Append, Sees
+from sentinel.rules.ports import Append, Deep, Sees
 from sentinel.rules.rounds import Fault, Round, RuleStatus
 from sentinel.rules.ruleset import Group, Rule, RuleSet
 from sentinel.rules.schedule import Schedule
@@ -25,7 +26,7 @@ from sentinel.rules.templates import Facts
 from sentinel.rules.written import Written, family_name
 
 if TYPE_CHECKING:
-    from sentinel.promql.series import SeriesReader
+    from sentinel.promql.series import SeriesReader, Value
 
 KEPT_AFTER_RESOLVED_S = 900.0
 """How long a resolved alert is still shown."""
@@ -57,6 +58,8 @@ class Engine:
             the group reads it; the batches are in the round all the same.
         lookback_s: How long a sample stands for its series; None: as its block says.
         sees: Which jobs' series a rule may read.
+        deep: For rules that look further back than `reader` reaches. They are asked in their
+            turn, and `answered` gives their rounds. None: every rule has to do with `reader`.
         external_labels: For templates.
         external_url: For templates.
         reports_itself: Whether rounds carry sentinel_rule_seconds and sentinel_rule_up.
@@ -71,6 +74,7 @@ class Engine:
         append: Append | None = None,
         lookback_s: float | None = None,
         sees: Sees | None = None,
+        deep: Deep | None = None,
         external_labels: Labels = EMPTY,
         external_url: str = "",
         reports_itself: bool = True,
@@ -80,6 +84,7 @@ class Engine:
         self._append = append
         self._lookback_s = lookback_s
         self._sees = sees
+        self._asked = None if deep is None else Asked(deep, lookback_s)
         self._external_labels = external_labels
         self._external_url = external_url
         self._reports_itself = reports_itself
@@ -137,12 +142,12 @@ class Engine:
         transitions: list[Transition] = []
         batches: list[Batch] = []
         for state in self._states[group]:
+            if self._asks(state, chosen, at):
+                continue
             changes, written = self._rule(state, chosen, at)
             transitions += changes
             batches += written
-            if self._append is not None:
-                for batch in written:
-                    self._append(batch)
+            self._append_all(written)
         self._remember(transitions, at)
         self._schedule.done(group, self._clock.monotonic())
         seconds = time.perf_counter() - begun
@@ -150,12 +155,51 @@ class Engine:
         if self._reports_itself:
             own = self._own_series(group, at, seconds)
             batches += own
-            if self._append is not None:
-                for batch in own:
-                    self._append(batch)
+            self._append_all(own)
         return Round(group, at, tuple(transitions), tuple(batches), faults, seconds)
 
-    def _rule(self, state: RuleState, group: Group, at: float) -> tuple[list[Transition], list[Batch]]:
+    def answered(self) -> list[Round]:
+        """Rounds of the rules that looked further back than the window, one of each whose answer has come.
+
+        Each speaks of the time for which it was asked, some seconds ago.
+        """
+        rounds: list[Round] = []
+        for question in self._asked.answered() if self._asked is not None else ():
+            state, group, begun = question.state, question.group, time.perf_counter()
+            changes, batches = self._rule(state, group, question.at, question.answer.result)
+            state.seconds = self._clock.monotonic() - question.begun
+            self._append_all(batches)
+            self._remember(changes, question.at)
+            faults = (Fault(group.name, state.rule.name, state.fault),) if state.fault else ()
+            seconds = time.perf_counter() - begun
+            rounds.append(Round(group.name, question.at, tuple(changes), tuple(batches), faults, seconds))
+        return rounds
+
+    def _append_all(self, batches: Iterable[Batch]) -> None:
+        if self._append is not None:
+            for batch in batches:
+                self._append(batch)
+
+    def _asks(self, state: RuleState, group: Group, at: float) -> bool:
+        """Whether a rule looks too far back to be answered here; then it is asked elsewhere."""
+        looking_at = at - group.query_offset_s
+        if self._asked is None or not self._asked.needed(state, looking_at):
+            return False
+        from sentinel.promql.evaluation import evaluate
+
+        rule, lookback_s = state.rule, self._lookback_s
+        jobs = None if self._sees is None else self._sees(rule.spec)
+
+        def work(reader: SeriesReader) -> Value:
+            return evaluate(rule.expr, narrowed(reader, jobs), looking_at, lookback_s=lookback_s)
+
+        self._asked.ask(state, group, at, self._clock.monotonic(), work)
+        return True
+
+    def _rule(
+        self, state: RuleState, group: Group, at: float, answer: Callable[[], Value] | None = None
+    ) -> tuple[list[Transition], list[Batch]]:
+        """Evaluate one rule here, or take the answer that has come."""
         from sentinel.promql.evaluation import evaluate
 
         rule = state.rule
@@ -165,7 +209,7 @@ class Engine:
         looking_at = at - group.query_offset_s
         try:
             reader = narrowed(self._reader, None if self._sees is None else self._sees(rule.spec))
-            found = evaluate(rule.expr, reader, looking_at, lookback_s=self._lookback_s)
+            found = evaluate(rule.expr, reader, looking_at, lookback_s=self._lookback_s) if answer is None else answer()
             if rule.spec.recording:
                 changes, batches = [], state.record(found, looking_at, group.limit)
             else:
@@ -308,6 +352,8 @@ class Engine:
         for alert in [*self._orphans.values()]:
             if (home := self._home(alert)) is not None:
                 home.alerts[alert.labels] = self._orphans.pop(alert.id)
+        if self._asked is not None:
+            self._asked.keep({*self._all()})
         self._remember(changes, at)
         return changes
 

@@ -17,6 +17,8 @@ class _Narrowed:
         from sentinel.promql.series import Match, Matcher
 
         self._reader = reader
+        if (widest := getattr(reader, "widest_lookback_s", None)) is not None:
+            self.widest_lookback_s = widest
         pattern = "|".join(["", *sorted(re.escape(job) for job in jobs)])
         self._extra = Matcher("job", Match.REGEX, pattern)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from sentinel.promql import limits
 from sentinel.promql.series import Block, Matcher, SeriesReader
 from sentinel.server.respond import HttpError
 
@@ -30,7 +31,7 @@ class Queries:
         self._waiting = 0
 
     async def run(self, work: Callable[[SeriesReader], T], reader: SeriesReader, timeout_s: float | None = None) -> T:
-        """`work(reader)`, in a thread. Its reader refuses to read once the time is over.
+        """`work(reader)`, in a thread. Once the time is over it reads and evaluates no more.
 
         Raises:
             HttpError: 503 when it takes too long, or too many wait already.
@@ -39,8 +40,14 @@ class Queries:
         if self._waiting >= MOST_WAITING:
             raise HttpError(503, "too many queries at once", kind="unavailable")
         self._waiting += 1
-        guarded = _Deadline(reader, time.monotonic() + allowed)
-        future = asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(guarded))
+        until = time.monotonic() + allowed
+        guarded = _Deadline(reader, until)
+
+        def limited() -> T:
+            with limits.within(until - time.monotonic()):
+                return work(guarded)
+
+        future = asyncio.get_running_loop().run_in_executor(self._pool, limited)
         future.add_done_callback(self._done)
         try:
             return await asyncio.wait_for(asyncio.shield(future), allowed)

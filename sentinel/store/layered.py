@@ -18,6 +18,11 @@ class Recent(Protocol):
         """What it holds."""
         ...
 
+    @property
+    def widest_lookback_s(self) -> float:
+        """The longest lookback of its blocks."""
+        ...
+
     def complete_after(self, matchers: tuple[Matcher, ...]) -> float:
         """All samples later than this are in it."""
         ...
@@ -32,6 +37,11 @@ class _Layered:
     def __init__(self, window: Recent, history: SeriesReader) -> None:
         self._window = window
         self._history = history
+
+    @property
+    def widest_lookback_s(self) -> float:
+        """The longest lookback of any block."""
+        return self._window.widest_lookback_s
 
     def select(self, matchers: tuple[Matcher, ...], start: float, end: float) -> Sequence[Block]:
         """All series that match, each sample once."""

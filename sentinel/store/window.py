@@ -37,6 +37,7 @@ class Window:
         self._columns = columns
         self._tick_s = tick_s
         self._ticks: dict[str, float] = {}
+        self._widest_s = _TICKS_OF_LOOKBACK * tick_s
         self._rings: dict[Key, Ring] = {}
         self._by_identity: dict[int, tuple[Family, Ring]] = {}
         self._by_metric: dict[str, list[tuple[Ring, int]]] = {}
@@ -48,6 +49,7 @@ class Window:
     def set_tick(self, family: str, seconds: float) -> None:
         """How often a family is sampled; a sample stands for its series for three ticks."""
         self._ticks[family] = seconds
+        self._widest_s = _TICKS_OF_LOOKBACK * max(self._tick_s, *self._ticks.values())
         for ring in self._rings.values():
             if ring.family.name == family:
                 ring.lookback_s = _TICKS_OF_LOOKBACK * seconds
@@ -121,6 +123,26 @@ class Window:
         evicted = [ring.kept_after for key in keys for ring, _ in self._by_metric.get(key, ())]
         return max(self._filled_from, self._newest - self._span_s, *evicted)
 
+    def reaches(self, matchers: tuple[Matcher, ...], since: float) -> bool:
+        """Whether nothing that matches and was measured after `since` (Unix seconds) has left the window again."""
+        if since < self.horizon:
+            return False
+        if since >= max((ring.kept_after for ring in self._rings.values()), default=since):
+            return True
+        name, _ = split(matchers)
+        keys = [name] if isinstance(name, str) else [key for key in self._by_metric if name is None or name(key)]
+        return all(ring.kept_after <= since for key in keys for ring, _ in self._by_metric.get(key, ()))
+
+    @property
+    def horizon(self) -> float:
+        """Nothing before this is kept (Unix seconds), however much room there is."""
+        return self._newest - self._span_s
+
+    @property
+    def widest_lookback_s(self) -> float:
+        """The longest time that a sample of any family stands for its series (seconds)."""
+        return self._widest_s
+
     def metrics(self) -> dict[str, Family]:
         """The names of all metrics here, and a family of each."""
         return {name: rings[0][0].family for name, rings in self._by_metric.items()}
@@ -169,6 +191,11 @@ class _Detached:
     def __init__(self, window: Window, lock: threading.Lock) -> None:
         self._window = window
         self._lock = lock
+
+    @property
+    def widest_lookback_s(self) -> float:
+        """As the window's."""
+        return self._window.widest_lookback_s
 
     def complete_after(self, matchers: tuple[Matcher, ...]) -> float:
         """As the window's."""
