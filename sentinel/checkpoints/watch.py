@@ -1,7 +1,8 @@
 """Watching the places a job writes its checkpoints to.
 
-A look costs a directory listing and a stat per candidate. What has not
-changed is not looked into again.
+A look costs a stat per place and per candidate that may still change; what has
+not changed is not looked into again, and old ones are looked into only when
+the newer ones turn out to be no good.
 """
 
 from __future__ import annotations
@@ -9,39 +10,62 @@ from __future__ import annotations
 import glob
 import os
 import stat
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentinel.checkpoints.formats import Verdict, inspect, is_temporary, step_of
+from sentinel.checkpoints.contents import missing, ordered
+from sentinel.checkpoints.form import QUICK, Form, Look, Verdict
+from sentinel.checkpoints.formats import inspect
+from sentinel.checkpoints.listing import Candidate, Listing
+from sentinel.checkpoints.names import step_of
 from sentinel.model.checkpoints import Checkpoint, CheckpointState
+from sentinel.model.jobs import CheckpointDir
 
 SETTLED_SECONDS = 1.5
 """A file of silent form counts once it has not changed for this long."""
 GIVEN_UP_SECONDS = 120.0
 """A torn one that has not changed for this long is broken, no longer in progress."""
-_IGNORED = frozenset(
-    {"latest", "latest_checkpointed_iteration.txt", "checkpoint", "lightning_logs", "logs", "runs", "wandb"}
-)
-_IGNORED_SUFFIXES = frozenset(
-    {".log", ".txt", ".out", ".err", ".csv", ".md", ".yaml", ".yml", ".lock", ".ack", ".py", ".html"}
-)
+OVERTAKEN_SECONDS = 10.0
+"""The same, where a newer one is whole already: the writer has gone on."""
+STATS_PER_LOOK = 4000
+"""So many candidates are looked at from outside in one look; the others have their turn in the next ones."""
+_OLD_PER_LOOK = 64
+_CLOSELY = 2
+_TRIES_PER_LOOK = 64
+_AGAIN_SECONDS = 2.0
+_WALK_NEW_SECONDS = 10.0
+_WALK_OLD_SECONDS = 600.0
+_DEEPEST = 3
+_MOST_FILES = 4096
+_SHARE_OF_TIME = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Print:
     """The outside of a candidate: when it differs, the candidate has changed."""
 
+    inode: int
     size_bytes: int
+    began: float
     changed: float
     files: int
 
 
 @dataclass(slots=True)
 class _Known:
-    print: _Print
-    since: float
-    first_seen: float
+    candidate: Candidate
+    shallow: tuple[int, int, int] = (0, 0, 0)
+    walked: float = float("-inf")
+    print: _Print | None = None
+    since: float = 0.0
+    first_seen: float = 0.0
+    old: bool = False  # it was there before the first look
+    renamed: bool = False  # it came by rename from a temporary name
+    form: Form | None = None
+    inspected: float = float("-inf")
+    cost: float = 0.0
     checkpoint: Checkpoint | None = None
 
 
@@ -50,12 +74,25 @@ class Watcher:
 
     Args:
         places: Directories or globs. In a directory, each file or subdirectory is a candidate.
+        stats_per_look: How many candidates are looked at from outside in one look.
+        look: How closely.
     """
 
-    def __init__(self, places: Iterable[str]) -> None:
-        self._places = tuple(places)
+    def __init__(
+        self,
+        places: Iterable[CheckpointDir | str],
+        *,
+        stats_per_look: int = STATS_PER_LOOK,
+        look: Look = QUICK,
+    ) -> None:
+        self._listing = Listing(places)
+        self._stats = stats_per_look
+        self._look = look
         self._known: dict[str, _Known] = {}
+        self._temporaries: dict[int, float] = {}
+        self._arrived: set[str] = set()
         self._begun = False
+        self._turn = 0
 
     def poll(self, now: float) -> list[Checkpoint]:
         """Look once; the checkpoints that became complete or broken since the last look.
@@ -63,83 +100,287 @@ class Watcher:
         Args:
             now: Unix seconds, on the clock that stamps the files.
         """
-        news: list[Checkpoint] = []
-        seen = set()
-        for path in self._candidates():
-            try:
-                outside = _outside(path)
-            except OSError:
-                continue
-            seen.add(str(path))
-            changed = self._judge(path, outside, now)
-            if changed is not None:
-                news.append(changed)
-        for gone in self._known.keys() - seen:
-            del self._known[gone]
+        self._find(now)
+        for known, walk_after_s in self._to_stat():
+            self._stat(known, now, walk_after_s)
+        news = self._judge(now)
         self._begun = True
         return sorted(news, key=lambda found: found.finished)
+
+    def arrived(self, path: str) -> None:
+        """Somebody saw that this path was renamed from a temporary name: it will not grow any more."""
+        self._arrived.add(path)
 
     def newest(self) -> Checkpoint | None:
         """The newest whole one, as of the last look."""
         return max(self.complete(), key=lambda found: (found.finished, found.step or -1), default=None)
 
     def complete(self) -> list[Checkpoint]:
-        """All whole ones."""
-        found = (known.checkpoint for known in self._known.values())
-        return [item for item in found if item is not None and item.state is CheckpointState.COMPLETE]
+        """All that are known to be whole. Old ones are looked into only when they are needed."""
+        return [found for found in self._judged() if found.state is CheckpointState.COMPLETE]
+
+    def skipped(self) -> list[Checkpoint]:
+        """Those newer than the newest whole one that cannot be resumed from, each with its reason; newest first."""
+        newest = self.newest()
+        floor = newest.finished if newest else float("-inf")
+        found = []
+        for known in self._known.values():
+            if known.print is None or known.print.changed <= floor:
+                continue
+            if known.checkpoint is not None and known.checkpoint.state is CheckpointState.COMPLETE:
+                continue
+            if known.form is not None:
+                reason = known.form.reason or "it is still being written"
+                found.append(replace(_described(known, known.print, None), state=_state(known), reason=reason))
+        return sorted(found, key=lambda item: item.finished, reverse=True)
 
     def writing(self) -> list[str]:
         """Paths of those still being written."""
-        return [path for path, known in self._known.items() if known.checkpoint is None]
+        return [
+            path
+            for path, known in self._known.items()
+            if known.checkpoint is None and (not known.old or known.form is not None)
+        ]
 
-    def _judge(self, path: Path, outside: _Print, now: float) -> Checkpoint | None:
-        known = self._known.get(str(path))
-        if known is None:
-            known = self._known[str(path)] = _Known(outside, now, now)
+    def kept(self) -> int:
+        """How many there are on disk, those known to be broken or in progress left out."""
+        return sum(
+            1
+            for known in self._known.values()
+            if (known.old and known.form is None)
+            or (known.checkpoint is not None and known.checkpoint.state is CheckpointState.COMPLETE)
+        )
+
+    def directories(self) -> list[str]:
+        """Where something new would appear."""
+        return self._listing.directories()
+
+    # Finding
+
+    def _find(self, now: float) -> None:
+        seen = set()
+        for candidate in self._listing.candidates():
+            seen.add(candidate.path)
+            if candidate.path not in self._known:
+                self._known[candidate.path] = _Known(candidate, since=now, first_seen=now, old=not self._begun)
+        for gone in self._known.keys() - seen:
+            del self._known[gone]
+        for inode in self._listing.temporaries():
+            self._temporaries.setdefault(inode, now)
+        while len(self._temporaries) > 1024:
+            del self._temporaries[next(iter(self._temporaries))]
+        self._arrived &= seen
+
+    def _to_stat(self) -> list[tuple[_Known, float]]:
+        """Which to look at from outside now: what is new or under way, the newest, and some old ones in turn."""
+        new = [known for known in self._known.values() if known.print is None]
+        if len(new) > self._stats:
+            new.sort(key=lambda known: (step_of(Path(known.candidate.path)) or -1, known.candidate.path), reverse=True)
+        open_ones = [known for known in self._known.values() if known.print is not None and known.checkpoint is None]
+        open_ones = [known for known in open_ones if not known.old or known.form is not None]
+        settled = [known for known in self._known.values() if known.checkpoint is not None]
+        settled += [known for known in self._known.values() if known.old and known.form is None and known.print]
+        self._turn += _OLD_PER_LOOK
+        turn = [settled[(self._turn + index) % len(settled)] for index in range(min(_OLD_PER_LOOK, len(settled)))]
+        closely = sorted(settled, key=_changed, reverse=True)[:_CLOSELY]
+        chosen = {id(known): (known, _WALK_OLD_SECONDS) for known in turn}
+        for known in (*closely, *open_ones[: self._stats], *new[: self._stats]):
+            chosen[id(known)] = (known, _WALK_NEW_SECONDS)
+        return list(chosen.values())
+
+    def _stat(self, known: _Known, now: float, walk_after_s: float) -> None:
+        path = known.candidate.path
+        try:
+            found = os.stat(path)
+            shallow = (found.st_ino, found.st_size, found.st_mtime_ns)
+            if known.checkpoint is not None and shallow == known.shallow and 0 <= now - known.walked < walk_after_s:
+                return
+            outside = _outside(path, found)
+        except OSError:
+            return
+        known.shallow, known.walked = shallow, now
+        if known.print is None:
+            known.print = outside
+            began = self._temporaries.pop(outside.inode, None)
+            if began is not None and not known.old:
+                known.first_seen, known.renamed = min(began, known.first_seen), True
         elif known.print != outside:
-            known.print, known.since = outside, now
+            known.print, known.since, known.form = outside, now, None
+            known.old = False
             if known.checkpoint is not None:  # written again in place: a new one under an old name
-                known.checkpoint, known.first_seen = None, now
-        if known.checkpoint is not None:
+                known.checkpoint, known.first_seen, known.renamed = None, now, False
+                began = self._temporaries.pop(outside.inode, None)
+                if began is not None:
+                    known.first_seen, known.renamed = began, True
+        if path in self._arrived:
+            known.renamed = True
+            self._arrived.discard(path)
+
+    # Judging
+
+    def _judge(self, now: float) -> list[Checkpoint]:
+        """New ones always; those that were there before, newest first, until one is whole."""
+        news: list[Checkpoint] = []
+        waiting = [known for known in self._known.values() if known.print is not None and known.checkpoint is None]
+        newest = self.newest()
+        floor = newest.finished if newest else float("-inf")
+        tries = 0
+        for known in sorted(waiting, key=_changed, reverse=True):
+            if known.old and _changed(known) <= floor:
+                continue
+            tries += 1
+            if known.old and tries > _TRIES_PER_LOOK:
+                break
+            made = self._try(known, now, floor)
+            if made is not None:
+                news.append(made)
+                if made.state is CheckpointState.COMPLETE:
+                    floor = max(floor, made.finished)
+        return news
+
+    def _try(self, known: _Known, now: float, floor: float) -> Checkpoint | None:
+        assert known.print is not None
+        form = self._form(known, now)
+        if form is None:
             return None
         # What was there before the first look has been quiet since its last change.
-        quiet = now - (outside.changed if not self._begun else max(outside.changed, known.since))
-        try:
-            form = inspect(path)
-        except OSError:
-            return None
-        took = max(0.0, outside.changed - known.first_seen) if self._begun else None
-        base = Checkpoint(
-            str(path),
-            CheckpointState.COMPLETE,
-            outside.changed,
-            outside.size_bytes,
-            step_of(path),
-            form.format,
-            "",
-            took,
-        )
-        if form.verdict is Verdict.WHOLE or (form.verdict is Verdict.SILENT and quiet >= SETTLED_SECONDS):
-            known.checkpoint = base
-        elif form.verdict is Verdict.TORN and quiet >= GIVEN_UP_SECONDS:
-            known.checkpoint = replace(base, state=CheckpointState.BROKEN, reason=form.reason)
+        quiet = now - (known.print.changed if known.old else max(known.print.changed, known.since))
+        match form.verdict:
+            case Verdict.TORN:
+                overtaken = known.print.changed < floor and quiet >= OVERTAKEN_SECONDS
+                if quiet >= GIVEN_UP_SECONDS or overtaken:
+                    state, reason = CheckpointState.BROKEN, form.reason
+                else:
+                    return None
+            case _ if not _is_told(known, form, quiet):
+                return None
+            case _:
+                state, reason = CheckpointState.COMPLETE, ""
+        known.checkpoint = replace(_described(known, known.print, self._took(known)), state=state, reason=reason)
         return known.checkpoint
 
-    def _candidates(self) -> Iterable[Path]:
-        for place in self._places:
-            paths = [Path(found) for found in glob.glob(place)] if glob.has_magic(place) else _entries(Path(place))
-            for path in paths:
-                name = path.name
-                if is_temporary(name) or name in _IGNORED or path.suffix.lower() in _IGNORED_SUFFIXES:
-                    continue
-                yield path
+    def _form(self, known: _Known, now: float) -> Form | None:
+        """What its form says; from memory while nothing has changed, and never for more than a share of the time."""
+        again = known.form is None or (known.form.verdict is Verdict.TORN and now - known.inspected >= _AGAIN_SECONDS)
+        if again and not 0 <= now - known.inspected < _SHARE_OF_TIME * known.cost:
+            before = time.perf_counter()
+            try:
+                known.form = inspect(Path(known.candidate.path), self._look)
+            except OSError:
+                return None
+            known.inspected, known.cost = now, time.perf_counter() - before
+        return known.form
+
+    def _took(self, known: _Known) -> float | None:
+        """How long it took to write: as it was seen, else from its first file to its last."""
+        assert known.print is not None
+        seen = None if known.old else max(0.0, known.print.changed - known.first_seen)
+        if known.print.files > 1 and known.print.changed > known.print.began:
+            return max(known.print.changed - known.print.began, seen or 0.0)
+        return seen
+
+    def _judged(self) -> list[Checkpoint]:
+        return [known.checkpoint for known in self._known.values() if known.checkpoint is not None]
 
 
-def newest(places: Iterable[str], now: float) -> Checkpoint | None:
-    """The newest whole checkpoint in `places`, looked up once."""
-    watcher = Watcher(places)
+def _is_told(known: _Known, form: Form, quiet: float) -> bool:
+    """Whether a form that is not torn counts as whole now."""
+    told = known.candidate.complete_when
+    if told.startswith("marker:"):
+        return _has_marker(known.candidate.path, told.removeprefix("marker:"))
+    if told == "rename":
+        return True
+    settled = quiet >= SETTLED_SECONDS
+    return settled or (told != "stable" and (form.verdict is Verdict.WHOLE or known.renamed))
+
+
+def _has_marker(path: str, marker: str) -> bool:
+    """In the directory, or beside it; `{name}` in the marker's name is the checkpoint's."""
+    name = marker.replace("{name}", os.path.basename(path))
+    return os.path.exists(f"{path}/{name}") or os.path.exists(f"{os.path.dirname(path)}/{name}")
+
+
+def _changed(known: _Known) -> float:
+    return known.print.changed if known.print is not None else 0.0
+
+
+def _state(known: _Known) -> CheckpointState:
+    torn = known.form is not None and known.form.verdict is Verdict.TORN
+    return CheckpointState.BROKEN if torn else CheckpointState.WRITING
+
+
+def _described(known: _Known, outside: _Print, took: float | None) -> Checkpoint:
+    form = known.form
+    assert form is not None
+    by_name = step_of(Path(known.candidate.path))
+    return Checkpoint(
+        known.candidate.path,
+        CheckpointState.COMPLETE,
+        outside.changed,
+        outside.size_bytes,
+        form.step if form.step is not None else by_name,
+        form.format,
+        "",
+        took,
+        ordered(form.contents),
+        missing(form.contents) if form.proven else (),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is to resume from.
+
+    Attributes:
+        newest: The newest whole one.
+        skipped: Newer ones that cannot be resumed from, each with its reason, newest first.
+    """
+
+    newest: Checkpoint | None
+    skipped: tuple[Checkpoint, ...] = ()
+
+
+def survey(places: Iterable[CheckpointDir | str], now: float, *, stats: int = 50_000) -> Survey:
+    """Look once, while nobody writes: what cannot be loaded now never will be."""
+    watcher = Watcher(places, stats_per_look=stats)
     watcher.poll(now)
-    return watcher.newest()
+    return Survey(watcher.newest(), tuple(watcher.skipped()))
+
+
+def newest(places: Iterable[CheckpointDir | str], now: float) -> Checkpoint | None:
+    """The newest whole checkpoint in `places`, looked up once."""
+    return survey(places, now).newest
+
+
+def history(places: Iterable[CheckpointDir | str], now: float, *, most: int = 200) -> list[Checkpoint]:
+    """The newest checkpoints in `places`, broken ones and those in progress included, newest first."""
+    listing = Listing(places)
+    found: list[tuple[float, _Known]] = []
+    for candidate in listing.candidates():
+        try:
+            outside = _outside(candidate.path, os.stat(candidate.path))
+        except OSError:
+            continue
+        found.append((outside.changed, _Known(candidate, print=outside, old=True)))
+    found.sort(key=lambda pair: pair[0], reverse=True)
+    made = []
+    for _, known in found[:most]:
+        assert known.print is not None
+        try:
+            known.form = inspect(Path(known.candidate.path))
+        except OSError:
+            continue
+        took = known.print.changed - known.print.began if known.print.files > 1 else None
+        base = _described(known, known.print, took)
+        quiet = now - known.print.changed
+        if known.form.verdict is Verdict.TORN:
+            state = CheckpointState.BROKEN if quiet >= GIVEN_UP_SECONDS else CheckpointState.WRITING
+            made.append(replace(base, state=state, reason=known.form.reason))
+        elif _is_told(known, known.form, quiet):
+            made.append(base)
+        else:
+            made.append(replace(base, state=CheckpointState.WRITING, reason="it has changed just now"))
+    return made
 
 
 def free_space(places: Iterable[str]) -> tuple[int, int | None] | None:
@@ -163,23 +404,35 @@ def free_space(places: Iterable[str]) -> tuple[int, int | None] | None:
     return least
 
 
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return [Path(entry.path) for entry in os.scandir(directory)]
-    except NotADirectoryError:
-        return [directory]
-    except OSError:
-        return []
-
-
-def _outside(path: Path) -> _Print:
-    found = path.stat()
+def _outside(path: str, found: os.stat_result) -> _Print:
     if not stat.S_ISDIR(found.st_mode):
-        return _Print(found.st_size, found.st_mtime, 1)
-    size, changed, files = 0, found.st_mtime, 0
-    for entry in os.scandir(path):
-        inner = entry.stat()
-        size += inner.st_size
-        changed = max(changed, inner.st_mtime)
-        files += 1
-    return _Print(size, changed, files)
+        return _Print(found.st_ino, found.st_size, found.st_mtime, found.st_mtime, 1)
+    total = _Total(found.st_mtime)
+    total.add(path, 0)
+    return _Print(found.st_ino, total.size, total.began or found.st_mtime, total.changed, total.files)
+
+
+class _Total:
+    """Of the files in a directory and a few levels below."""
+
+    def __init__(self, changed: float) -> None:
+        self.size, self.files, self.changed = 0, 0, changed
+        self.began: float | None = None
+
+    def add(self, path: str, depth: int) -> None:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if self.files >= _MOST_FILES:
+                    return
+                try:
+                    inner = entry.stat()
+                except OSError:
+                    continue
+                self.changed = max(self.changed, inner.st_mtime)
+                if stat.S_ISDIR(inner.st_mode):
+                    if depth < _DEEPEST and not entry.is_symlink():
+                        self.add(entry.path, depth + 1)
+                    continue
+                self.size += inner.st_size
+                self.files += 1
+                self.began = inner.st_mtime if self.began is None else min(self.began, inner.st_mtime)

@@ -196,10 +196,14 @@ class _Reader:
                 if (path := _absolute(node)) is not None:
                     made.append(CheckpointDir(path))
                 continue
-            inner = node.fields("path", "interval", required=("path",))
+            inner = node.fields("path", "interval", "complete_when", required=("path",))
             where = inner.get("path")
+            told = inner.text("complete_when", "")
+            said = inner.get("complete_when")
+            if said is not None and told not in {"rename", "stable"} and not told.removeprefix("marker:") < told:
+                said.report(f"`{told}` does not say when one is complete", "rename, stable or marker:NAME")
             if where is not None and (path := _absolute(where)) is not None:
-                made.append(CheckpointDir(path, inner.duration("interval", above=0)))
+                made.append(CheckpointDir(path, inner.duration("interval", above=0), told))
         return tuple(made)
 
     def _notify(self, node: Node) -> Notify:

@@ -97,6 +97,8 @@ def _adoption(key: str, adoption: Adoption) -> Iterator[tuple[str, str]]:
         yield f"{key}.checkpoints[{index}].path", each.path
         if each.interval_s is not None:
             yield f"{key}.checkpoints[{index}].interval", duration_text(each.interval_s)
+        if each.complete_when:
+            yield f"{key}.checkpoints[{index}].complete_when", each.complete_when
     for channel in spec.channels:
         yield f"{key}.requests.{channel.request.value}", str(channel)
     yield f"{key}.degrade_levels", str(spec.degrade_levels)

@@ -70,6 +70,8 @@ def _checkpoints(spec: JobSpec, met: Registration, home: str) -> tuple[bool, str
         words.append(f"newest {format_duration(age)} old")
     elif not met.resume_from:
         words.append("none yet")
+    if skipped := met.facts.get("checkpoints_skipped"):
+        words.append(f"{len(skipped)} newer not whole")
     interval = next((place.interval_s for place in spec.checkpoints if place.interval_s), None)
     if interval:
         words.append(f"expected every {format_duration(interval)}")

@@ -123,6 +123,9 @@ CHECKPOINT = _family(
     checkpoint_interval_target_seconds="How often one is wanted.",
     checkpoint_free_bytes="Least of file system and quota where the job writes.",
     checkpoint_free_inodes="Inodes left there.",
+    checkpoint_next_size_bytes="How large the next one will be: as the newest, else as declared.",
+    checkpoint_kept="How many whole ones are on disk.",
+    checkpoint_look_seconds="How long the look under way, or the last, at where the job writes takes.",
 )
 CHECKPOINTS = _family("checkpoints", ("job", "state"), checkpoints_total="Checkpoints seen: complete or broken.")
 LOG = _family("log", ("job", "kind"), log_events_total="Log records that matched, by kind.")

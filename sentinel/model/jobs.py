@@ -126,10 +126,15 @@ class CheckpointDir:
     Attributes:
         path: Absolute directory, or a glob of files or directories.
         interval_s: How often one is wanted; None when nobody said.
+        complete_when: How one is known to be whole, where its form does not say: "rename"
+            (it gets its final name when it is), "stable" (it has stopped changing),
+            "marker:NAME" (a file of that name is in it or beside it; {name} in NAME is
+            its own). Empty: by the usual habits.
     """
 
     path: str
     interval_s: float | None = None
+    complete_when: str = ""
 
 
 @dataclass(frozen=True, slots=True)

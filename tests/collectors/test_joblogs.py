@@ -103,7 +103,8 @@ def test_checkpoints_of_the_job_are_told_and_measured(tmp_path: Path) -> None:
     collector = JobCheckpoints(lambda: [job], Counters(), lambda job, found: told.append(found), lambda: clock[0])
     (batch,) = collector.collect(now)
     assert batch.rows()["train",].keys() == {
-        "checkpoint_interval_target_seconds", "checkpoint_free_bytes", "checkpoint_free_inodes"
+        "checkpoint_interval_target_seconds", "checkpoint_free_bytes", "checkpoint_free_inodes",
+        "checkpoint_kept", "checkpoint_look_seconds",
     }  # fmt: skip
 
     (tmp_path / "state-7.json").write_text('{"step": 7}')
