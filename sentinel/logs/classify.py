@@ -19,7 +19,8 @@ from sentinel.model.logs import LogEvent, LogKind
 CONTEXT_LINES = 4
 LONGEST_JUDGED = 16 * 1024
 QUIETLY = 35
-"""A line that calls itself information or debugging needs a better pattern than this."""
+HARDLY = 60
+"""A line that calls itself information needs a better pattern than the first, one for debugging than the second."""
 
 # Of two kinds that match equally well, the one that says more about what to do.
 _TELLING = {kind: -place for place, kind in enumerate((
@@ -29,6 +30,8 @@ _TELLING = {kind: -place for place, kind in enumerate((
     LogKind.CHECKPOINT_SAVED, LogKind.TRACEBACK,
 ))}  # fmt: skip
 _INFORMS = re.compile(
+    rb"(?:^|[\s\[|:(\"'])(?:INFO|DEBUG|TRACE|NOTICE)\b|^(?i:info|debug|trace)\b|(?i:\"?level\"?[=:] ?\"?(?:info|debug|trace)\b)"
+)
     rb"(?i)(?:^|[\s\[|:(\"'])(?:INFO|DEBUG|TRACE|NOTICE)\b|\"?level\"?[=:] ?\"?(?:info|debug|trace)\b"
 )
 
@@ -88,7 +91,8 @@ class Classifier:
         hits = self._any.Match(text)
         if not hits:
             return None
-        least = QUIETLY if _INFORMS.search(text) else -1
+        said = _INFORMS.search(text)
+        least = -1 if said is None else HARDLY if b"D" in said[0].upper() else QUIETLY
         against = [self._patterns[hit] for hit in hits if self._patterns[hit].kind is None]
         standing = [hit for hit in hits if _stands(self._patterns[hit], against, least)]
         if not standing:

@@ -72,7 +72,7 @@ def test_records_of_our_own_are_understood(classifier: Classifier) -> None:
         if kind != each.kind or (found and wanted != "any" and found.retryable is not wanted):
             wrong.append((each.kind, kind, found.pattern if found else "", each.text))
 
-    assert len(own_records()) >= 150
+    assert len(own_records()) >= 500
     assert wrong == []
 
 
