@@ -30,9 +30,8 @@ _TELLING = {kind: -place for place, kind in enumerate((
     LogKind.CHECKPOINT_SAVED, LogKind.TRACEBACK,
 ))}  # fmt: skip
 _INFORMS = re.compile(
-    rb"(?:^|[\s\[|:(\"'])(?:INFO|DEBUG|TRACE|NOTICE)\b|^(?i:info|debug|trace)\b|(?i:\"?level\"?[=:] ?\"?(?:info|debug|trace)\b)"
-)
-    rb"(?i)(?:^|[\s\[|:(\"'])(?:INFO|DEBUG|TRACE|NOTICE)\b|\"?level\"?[=:] ?\"?(?:info|debug|trace)\b"
+    rb"(?:^|[\s\[|:(\"'])(?:INFO|DEBUG|TRACE|NOTICE)\b|"
+    rb"^(?i:info|debug|trace)\b|(?i:\"?level\"?[=:] ?\"?(?:info|debug|trace)\b)"
 )
 
 
