@@ -1,4 +1,4 @@
-"""`sentinel rules check|test|list|export`: are they right, do they do what they should, how do they stand."""
+"""`sentinel rules check|test|backtest|list|export`: are they right, do they do what they should, how do they stand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentinel.cli.common import seconds
 from sentinel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,17 +17,27 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 FILE is a file, or a directory whose *.yaml and *.yml files are meant. Without one, check and export take
-the shipped rules. Exit codes: 0 fine, 1 something is wrong. `sentinel help rules` says how rules are written."""
+the shipped rules, and backtest the rules in force. Exit codes: 0 fine, 1 something is wrong.
+`sentinel help rules` says how rules are written."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `sentinel rules` takes."""
-    kinds = parser.add_subparsers(dest="action", metavar="check|test|list|export", required=True)
+    kinds = parser.add_subparsers(dest="action", metavar="check|test|backtest|list|export", required=True)
     check = kinds.add_parser("check", help="say everything that is wrong with rule files, and what cannot be meant")
     check.add_argument("files", nargs="*", type=Path, metavar="FILE")
     check.add_argument("--strict", action="store_true", help="warnings count as wrong")
     test = kinds.add_parser("test", help="run unit tests of rules, in promtool's format")
     test.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    past = kinds.add_parser("backtest", help="when would rules have fired on what was recorded, and what is different")
+    past.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    past.add_argument(
+        "--since", type=seconds, default=7 * 86400.0, metavar="DURATION", help="how far back (default: 7d)"
+    )
+    past.add_argument("--step", type=seconds, metavar="DURATION", help="evaluate so often, not at the groups' interval")
+    past.add_argument("--timeout", type=seconds, default=600.0, metavar="DURATION", help="give up then (default: 10m)")
+    past.add_argument("-a", "--all", action="store_true", help="each firing of each alert, not the first few")
+    past.add_argument("--json", action="store_true", help="print JSON: one object")
     listed = kinds.add_parser("list", help="the rules in force: state, value, last evaluation, cost")
     listed.add_argument("-a", "--all", action="store_true", help="in full, also for a narrow terminal")
     for each in (check, test, listed):
@@ -38,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do one of them."""
-    return {"check": _check, "test": _test, "list": _list, "export": _export}[args.action](args)
+    actions = {"check": _check, "test": _test, "backtest": _backtest, "list": _list, "export": _export}
+    return actions[args.action](args)
 
 
 def _files(given: list[Path]) -> list[Path | str]:
@@ -135,6 +147,28 @@ def _print_verdict(verdict: Verdict) -> None:
         print(problem)
     for failure in verdict.failures:
         print(failure + "\n")
+
+
+def _backtest(args: argparse.Namespace) -> int:
+    from sentinel.cli.backtest import lines
+    from sentinel.cli.common import print_json, reach
+    from sentinel.rules.loader import load
+
+    if args.since <= 0 or (args.step is not None and args.step <= 0):
+        raise UsageError("--since and --step are longer than nothing", hint="--since 7d --step 15s")
+    paths = _files(args.files) if args.files else []
+    load(paths)  # what is wrong is said here, with its place
+    files = [{"name": str(path), "text": Path(path).read_text(encoding="utf-8")} for path in paths]
+    question = {"files": files, "since": args.since, "step": args.step or 0.0, "timeout": args.timeout}
+    with reach(timeout_s=args.timeout + 30.0) as client:
+        found = client.post("/v1/rules/backtest", question)
+    if args.json:
+        print_json(found)
+    else:
+        print("\n".join(lines(found, every=args.all)))
+    for rule, fault in found["faults"].items():
+        print(f"{rule}: {fault}", file=sys.stderr)
+    return 1 if found["faults"] else 0
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sentinel.actions.dispatcher import Dispatcher
@@ -16,11 +16,13 @@ from sentinel.collectors.joblogs import JobLogs
 from sentinel.daemon import overview
 from sentinel.daemon.adoption import led_group
 from sentinel.daemon.hub import Hub
+from sentinel.daemon.replaying import backtest
+from sentinel.daemon.rulebook import sees
 from sentinel.daemon.silences import SilenceBook
 from sentinel.errors import SentinelError, UsageError
 from sentinel.jobs.monitor import Monitor
 from sentinel.jobs.register import Register
-from sentinel.model.alerts import Alert
+from sentinel.model.alerts import Alert, RuleSpec
 from sentinel.model.checkpoints import Checkpoint
 from sentinel.model.events import Event, event
 from sentinel.model.jobs import Job, JobSpec, ProcessId
@@ -31,6 +33,7 @@ from sentinel.notify.notifier import Notifier
 from sentinel.promql.series import SeriesReader
 from sentinel.rules.engine import Engine
 from sentinel.rules.rounds import RuleStatus as EngineStatus
+from sentinel.rules.ruleset import RuleSet
 from sentinel.server.core import GroupStatus, Owner, Registration, RuleStatus, Table
 from sentinel.store.layered import layered
 from sentinel.store.store import Store
@@ -101,6 +104,7 @@ class DaemonCore:
         self._write = write
         self._reload = reload
         self._add_rules = add_rules
+        self._replaying = asyncio.Lock()
         self.ready = False
 
     @property
@@ -232,6 +236,37 @@ class DaemonCore:
         """One reading statement."""
         found = await asyncio.to_thread(self._rooms.store.sql, statement, row_limit=limit, deadline_s=deadline_s)
         return Table(tuple(found.columns), tuple(found.types), found.rows, found.truncated)
+
+    async def backtest(
+        self,
+        files: Sequence[tuple[str, str]],
+        *,
+        since_s: float,
+        step_s: float | None,
+        budget_s: float,
+        reader: SeriesReader,
+        keep: Callable[[RuleSpec], bool],
+    ) -> Mapping[str, Any]:
+        """History through other rules, in a thread; one at a time, for it is much work."""
+        if self._replaying.locked():
+            raise SentinelError("a backtest is under way already", hint="wait for it to end")
+        async with self._replaying:
+            in_force, living, now = self._rooms.engine.in_force(), self._rooms.register.living(), self.now()
+            groups = (
+                replace(group, rules=tuple(rule for rule in group.rules if keep(rule.spec)))
+                for group in in_force.groups
+            )
+            return await asyncio.to_thread(
+                backtest,
+                files,
+                RuleSet(tuple(group for group in groups if group.rules)),
+                reader,
+                now - since_s,
+                now,
+                step_s=step_s,
+                sees=lambda rule: sees(rule, living),
+                budget_s=budget_s,
+            )
 
     # Doing
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sentinel.promql.analysis import Reading, longest_range_s, metric_names, readings
     from sentinel.promql.check import type_of
     from sentinel.promql.errors import EvaluationError, PromQLError, Refused
-    from sentinel.promql.evaluation import evaluate, evaluate_range, select_range
+    from sentinel.promql.evaluation import evaluate, evaluate_course, evaluate_range, select_range
     from sentinel.promql.notes import Note
     from sentinel.promql.parser import parse
     from sentinel.promql.printer import canonical
@@ -28,6 +28,7 @@ _HOMES = {
     "Refused": "errors",
     "canonical": "printer",
     "evaluate": "evaluation",
+    "evaluate_course": "evaluation",
     "evaluate_range": "evaluation",
     "longest_range_s": "analysis",
     "metric_names": "analysis",
@@ -47,6 +48,7 @@ __all__ = [
     "Refused",
     "canonical",
     "evaluate",
+    "evaluate_course",
     "evaluate_range",
     "longest_range_s",
     "metric_names",

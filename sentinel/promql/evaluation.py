@@ -28,7 +28,7 @@ from sentinel.promql.frames import (
 from sentinel.promql.notes import Level, Note
 from sentinel.promql.numbers import go_g, openmetrics_float
 from sentinel.promql.reading import Kernel, Samples, milliseconds, newest, through_windows
-from sentinel.promql.series import Block, Floats, Matrix, Scalar, SeriesReader, Text, Value, Vector
+from sentinel.promql.series import Block, Course, Floats, Matrix, Scalar, SeriesReader, Text, Value, Vector
 from sentinel.promql.tree import (
     SET,
     Aggregate,
@@ -111,6 +111,27 @@ def evaluate_range(
         EvaluationError: As `evaluate`, or the expression is a range vector or a
             string, or there are too many steps.
     """
+    found = evaluate_course(expr, reader, start, end, step, lookback_s=lookback_s, notes=notes)
+    shown = np.flatnonzero(found.kept.any(axis=1))
+    order = sorted(shown.tolist(), key=lambda row: tuple(found.labels[row].items()))
+    return Matrix(tuple(found.labels[row] for row in order), found.times, found.values[order], found.kept[order])
+
+
+def evaluate_course(
+    expr: Expr,
+    reader: SeriesReader,
+    start: float,
+    end: float,
+    step: float,
+    *,
+    lookback_s: float | None = None,
+    notes: list[Note] | None = None,
+) -> Course:
+    """As `evaluate_range`, with what filters mask, and rows in no order: what rules would have seen.
+
+    Raises:
+        EvaluationError: As `evaluate_range`.
+    """
     first, last, apart = round(start * 1000), round(end * 1000), round(step * 1000)
     if apart <= 0:
         raise EvaluationError("the step of a range query must be longer than 0")
@@ -128,9 +149,7 @@ def evaluate_range(
     with np.errstate(all="ignore"):
         frame = single(Labels(), run.scalar(expr)) if kind is Type.SCALAR else run.vector(expr)
         frame = relabel.merged(frame, named(frame))
-    shown = np.flatnonzero(frame.kept.any(axis=1))
-    order = sorted(shown.tolist(), key=lambda row: tuple(frame.labels[row].items()))
-    return Matrix(tuple(frame.labels[row] for row in order), at_ms / 1000.0, frame.values[order], frame.kept[order])
+    return Course(frame.labels, at_ms / 1000.0, frame.values, frame.present, frame.kept)
 
 
 def select_range(

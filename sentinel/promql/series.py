@@ -111,6 +111,45 @@ class Matrix:
     present: Mask
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """An instant vector at each of many times, with the mask of what a filter let through.
+
+    Attributes:
+        labels: One label set per series; a scalar is one series without labels.
+        times: float64[T].
+        values: float64[S, T].
+        present: bool[S, T]: there is an element at that time.
+        kept: bool[S, T]: and no filter masked it; never where not `present`.
+    """
+
+    labels: tuple[Labels, ...]
+    times: Floats
+    values: Floats
+    present: Mask
+    kept: Mask
+
+    def at(self, column: int) -> Vector:
+        """What `evaluate` gives at `times[column]`."""
+        rows = np.flatnonzero(self.present[:, column])
+        every = len(rows) == len(self.labels)
+        labels = self.labels if every else tuple(self.labels[row] for row in rows.tolist())
+        return Vector(labels, self.values[rows, column], self.kept[rows, column])
+
+
 Value = Vector | Scalar | Text | Matrix
 
-__all__ = ["Block", "Floats", "Mask", "Match", "Matcher", "Matrix", "Scalar", "SeriesReader", "Text", "Value", "Vector"]
+__all__ = [
+    "Block",
+    "Course",
+    "Floats",
+    "Mask",
+    "Match",
+    "Matcher",
+    "Matrix",
+    "Scalar",
+    "SeriesReader",
+    "Text",
+    "Value",
+    "Vector",
+]

@@ -326,6 +326,10 @@ class Engine:
         """How every rule stands, in order."""
         return [_status(state, self._groups[name]) for name, states in self._states.items() for state in states]
 
+    def in_force(self) -> RuleSet:
+        """The rules themselves, as they were loaded."""
+        return RuleSet(tuple(self._groups.values()))
+
     def replace(self, rules: RuleSet, at: float) -> list[Transition]:
         """Other rules from now on. Alerts of rules that stay are kept; those of the others end, and say why.
 

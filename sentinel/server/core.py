@@ -188,6 +188,23 @@ class Core(Protocol):
         """One reading statement. Raises SentinelError for one that is refused or wrong."""
         ...
 
+    async def backtest(
+        self,
+        files: Sequence[tuple[str, str]],
+        *,
+        since_s: float,
+        step_s: float | None,
+        budget_s: float,
+        reader: SeriesReader,
+        keep: Callable[[RuleSpec], bool],
+    ) -> Mapping[str, Any]:
+        """Replay the last `since_s` seconds of what `reader` reads through rule files (names and texts).
+
+        Without files through the rules in force that `keep` lets through, which are
+        also what files are compared with. Raises SentinelError.
+        """
+        ...
+
     # Doing
 
     async def register(

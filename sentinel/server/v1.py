@@ -29,6 +29,7 @@ _LONGEST_SILENCE_S = 365 * 86400.0
 _SQL_ROWS = 1_000
 _SQL_MOST_ROWS = 100_000
 _SQL_DEADLINE_S = 30.0
+_LONGEST_BACKTEST_S = 1800.0
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -45,6 +46,7 @@ def routes(core: Core) -> list[Route]:
         Route("/v1/silences", here.silence, methods=["POST"]),
         Route("/v1/silences/{silence}", here.unsilence, methods=["DELETE"]),
         Route("/v1/rules", here.rules),
+        Route("/v1/rules/backtest", here.backtest, methods=["POST"]),
         Route("/v1/sql", here.sql, methods=["POST"]),
         Route("/v1/health", here.health),
         Route("/v1/reload", here.reload, methods=["POST"]),
@@ -207,6 +209,30 @@ class _V1:
                 if sees_rule(viewer, status)
             ]
         )
+
+    async def backtest(self, request: Request) -> Response:
+        """Replay history through rules: `{"files": [{"name", "text"}], "since": seconds, "step", "timeout"}`."""
+        viewer, data = viewer_of(request), await object_of(request)
+        since, step = field(data, "since", float, 0.0), field(data, "step", float, 0.0)
+        timeout = field(data, "timeout", float, _LONGEST_BACKTEST_S)
+        if not since > 0 or not step >= 0 or not 0 < timeout <= _LONGEST_BACKTEST_S:
+            raise UsageError("`since` and `step` are seconds", hint='{"since": 604800, "files": []}')
+        files = []
+        for each in field(data, "files", list, []):
+            if not isinstance(each, dict) or not isinstance(each.get("text"), str):
+                raise UsageError(
+                    "`files` is a list of rule files", hint='[{"name": "rules.yaml", "text": "groups: …"}]'
+                )
+            files.append((str(each.get("name", "rules.yaml")), each["text"]))
+        found = await self._core.backtest(
+            files,
+            since_s=since,
+            step_s=step or None,
+            budget_s=timeout,
+            reader=viewer.reader(self._core),
+            keep=lambda rule: viewer.everything or rule.uid is None or rule.uid == viewer.uid,
+        )
+        return answer(encode(dict(found)))
 
     async def sql(self, request: Request) -> Response:
         """One reading statement: `{"statement", "limit"}`."""

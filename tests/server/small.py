@@ -188,6 +188,18 @@ class SmallDaemon:
         rows: list[list[Any]] = [[1, "a"], [2, None]]
         return Table(("n", "name"), ("BIGINT", "VARCHAR"), rows[:limit], truncated=limit < 2)
 
+    async def backtest(
+        self,
+        files: Sequence[tuple[str, str]],
+        *,
+        since_s: float,
+        step_s: float | None,
+        budget_s: float,
+        reader: SeriesReader,
+        keep: Callable[[RuleSpec], bool],
+    ) -> Mapping[str, Any]:
+        return {"files": [name for name, _ in files], "since": since_s, "step": step_s, "budget": budget_s}
+
     async def register(
         self, spec: JobSpec, *, owner: Owner, supervisor: ProcessId | None, adopt: ProcessId | None
     ) -> Registration:

@@ -345,3 +345,13 @@ def test_a_body_that_is_no_object_is_refused(running: Running, body: bytes) -> N
         said = b"".join(iter(lambda: connection.recv(65536), b""))
 
     assert said.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_backtest_is_handed_on_as_it_was_asked(client: Client) -> None:
+    files = [{"name": "a.yaml", "text": "groups: []"}]
+    seen = client.post("/v1/rules/backtest", {"files": files, "since": 3600, "step": 15, "timeout": 60})
+
+    assert seen == {"files": ["a.yaml"], "since": 3600.0, "step": 15.0, "budget": 60.0}
+    for wrong in ({"since": 0}, {"since": 60, "files": ["a.yaml"]}, {"since": 60, "timeout": 1e9}):
+        with pytest.raises(ApiError):
+            client.post("/v1/rules/backtest", wrong)
