@@ -20,6 +20,7 @@ from sentinel.api.client import Client
 from sentinel.clock import SystemClock
 from sentinel.daemon.lock import Locked, StateLock
 from sentinel.errors import SentinelError, UsageError
+from sentinel.system import memory
 from sentinel.system.mounts import Mount, mounts
 from sentinel.system.processes import boot_id
 from sentinel.system.service import ServiceManager
@@ -34,7 +35,7 @@ IDLE_S = 15 * 60.0
 IN_BATCH_JOB_S = 5.0
 _BATCH = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_JOB_ID")
 OBSERVED_WITHIN_TICKS = 5
-_TICK_S = 0.5
+_TICK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,7 @@ async def _serve_manager(house: House, service: ServiceManager) -> None:
         observed = house.observed_within(OBSERVED_WITHIN_TICKS)
         if observed and not ready:
             ready = house.core.ready = True
+            memory.settle()
             service.tell("READY=1", f"STATUS=watching {len(house.rooms.register.living())} jobs")
         if observed and service.watchdog_s is not None:
             service.tell("WATCHDOG=1", f"STATUS=watching {len(house.rooms.register.living())} jobs")
