@@ -11,6 +11,7 @@ from sentinel.errors import UsageError
 from sentinel.jobs.link import Link
 from sentinel.jobs.naming import default_name
 from sentinel.jobs.options import add_options, spec_from
+from sentinel.jobs.ownhand import OwnHand
 from sentinel.jobs.program import find_program
 from sentinel.jobs.supervisor import Supervisor
 from sentinel.jobs.terminal import Terminal
@@ -55,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     def reach(*, start: bool, quiet: bool) -> Client:
         return connect(start=start, environ=environ, quiet=quiet)
 
-    link = Link(reach, spec, ourselves, start=not args.no_daemon, say=voice.say)
+    hand = OwnHand(spec, ourselves, environ)
+    link = Link(reach, spec, ourselves, start=not args.no_daemon, say=voice.say, hand=hand)
     return Supervisor(spec, program, link, voice, terminal, environ).run()
 
 

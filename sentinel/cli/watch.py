@@ -11,12 +11,15 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from sentinel import paths
 from sentinel.api.connect import connect
 from sentinel.errors import SentinelError, UsageError
+from sentinel.jobs import ownhand
 from sentinel.jobs.banner import banner
-from sentinel.jobs.link import Registration
+from sentinel.jobs.link import YOURS, Registration
 from sentinel.jobs.naming import default_name
 from sentinel.jobs.options import add_options, spec_from
+from sentinel.jobs.ownhand import Charge
 from sentinel.model.jobs import JobSpec, ProcessId
 from sentinel.model.wire import encode
 from sentinel.system import processes
@@ -46,12 +49,25 @@ def run(args: argparse.Namespace) -> int:
         answer = daemon.post(
             "/v1/jobs", {"spec": encode(spec), "supervisor": None, "protocol": 1, "adopt": encode(process)}
         )
+    if answer.get("hand") == YOURS:
+        _start_hand(answer, spec, daemon.socket_path)
     name = answer["job"]["name"]
     if not spec.quiet:
         colours = sys.stderr.isatty() and "NO_COLOR" not in os.environ
         sys.stderr.write(banner(spec, _met(answer), spec.logs, colours=colours))
     print(name)
     return 0
+
+
+def _start_hand(answer: dict[str, Any], spec: JobSpec, socket: str) -> None:
+    """The daemon is another user's: a process of ours reads, calls and runs for it as long as the job lives."""
+    job_id = answer["job"]["id"]
+    state = paths.state_directory() / "jobs" / job_id
+    try:
+        ownhand.start(Charge(job_id, answer.get("socket") or socket, spec, directory=str(state)))
+    except OSError as fault:
+        words = "its logs are not read and its checkpoints not watched"
+        print(f"sentinel: no hand of yours could be started ({fault}): {words}", file=sys.stderr)
 
 
 def _met(answer: dict[str, Any]) -> Registration:

@@ -21,6 +21,8 @@ from sentinel.model.series import Entity, Family
 from sentinel.model.wire import WireError, decode, encode
 
 REMEMBERED = 50
+MOST_TOLD = 200
+"""Jobs of other users whose last events are remembered, as many as the register remembers."""
 LOOK_FOR_FILES_S = 3.0
 SAVE_S = 2.0
 
@@ -35,6 +37,12 @@ class Count(Protocol):
     def inc(self, family: Family, entity: Entity, metric: str, by: float = 1) -> None:
         """It moves."""
         ...
+
+
+@dataclass(slots=True)
+class _Told:
+    last: deque[LogEvent]
+    output_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -76,6 +84,7 @@ class JobLogs:
         self._clock = clock
         self._readings: dict[str, _Reading] = {}
         self._ended: dict[str, deque[LogEvent]] = {}
+        self._told: dict[str, _Told] = {}
         self._lock = threading.Lock()
         self._saved_at = 0.0
         self._dirty = False
@@ -103,15 +112,32 @@ class JobLogs:
                 self._heed(reading, self._classifier.forget(path))
             return list(reading.last)
 
+    def take(
+        self, job: Job, events: list[LogEvent], *, lines: int = 0, size_bytes: int = 0, output_at: float | None = None
+    ) -> None:
+        """What its owner's hand has read of a job that is not ours to read."""
+        known = self._told_of(job)
+        known.output_at = output_at if output_at is not None else known.output_at
+        if lines or size_bytes:
+            self._count.inc(LOG_VOLUME, (job.name,), "log_lines_total", lines)
+            self._count.inc(LOG_VOLUME, (job.name,), "log_bytes_total", size_bytes)
+        self._account(job, known.last, events)
+
+    def recall(self, job: Job, events: list[LogEvent]) -> None:
+        """What its owner's hand had said of it before we were there: told and counted then, but still evidence."""
+        known = self._told_of(job)
+        if not known.last:
+            known.last.extend(events)
+
     def last_output(self, job_id: str) -> float | None:
         """When its output last grew (Unix seconds)."""
-        reading = self._readings.get(job_id)
-        return reading.output_at if reading else None
+        found = self._readings.get(job_id) or self._told.get(job_id)
+        return found.output_at if found else None
 
     def last_events(self, job_id: str) -> list[LogEvent]:
         """The last events of a job, oldest first."""
-        reading = self._readings.get(job_id)
-        return list(reading.last if reading else self._ended.get(job_id, ()))
+        found = self._readings.get(job_id) or self._told.get(job_id)
+        return list(found.last if found else self._ended.get(job_id, ()))
 
     def close(self) -> None:
         """Remember where reading stopped, and stop."""
@@ -136,9 +162,7 @@ class JobLogs:
     def _begin(self, job: Job, paths: tuple[str, ...], before: _Reading | None) -> _Reading:
         positions = {**self._kept.pop(job.id, {}), **(before.tailer.positions() if before else {})}
         if before is None:
-            for kind in LogKind:
-                self._count.declare(LOG, (job.name, kind.value))
-            self._count.declare(LOG_VOLUME, (job.name,))
+            self._declare(job)
         else:
             before.tailer.close()
         # An adopted process has written before anybody looked: those lines are the past. Output of ours is read whole.
@@ -158,12 +182,29 @@ class JobLogs:
             self._heed(reading, self._classifier.feed(chunk))
 
     def _heed(self, reading: _Reading, events: list[LogEvent]) -> None:
+        self._account(reading.job, reading.last, events)
+
+    def _account(self, job: Job, last: deque[LogEvent], events: list[LogEvent]) -> None:
         if not events:
             return
         for event in events:
-            self._count.inc(LOG, (reading.job.name, event.kind.value), "log_events_total", event.count)
-        reading.last.extend(events)
-        self._tell(reading.job, events)
+            self._count.inc(LOG, (job.name, event.kind.value), "log_events_total", event.count)
+        last.extend(events)
+        self._tell(job, events)
+
+    def _declare(self, job: Job) -> None:
+        for kind in LogKind:
+            self._count.declare(LOG, (job.name, kind.value))
+        self._count.declare(LOG_VOLUME, (job.name,))
+
+    def _told_of(self, job: Job) -> _Told:
+        known = self._told.get(job.id)
+        if known is None:
+            self._declare(job)
+            known = self._told[job.id] = _Told(deque(maxlen=REMEMBERED))
+            while len(self._told) > MOST_TOLD:
+                del self._told[next(iter(self._told))]
+        return known
 
     def _close(self, job_id: str) -> None:
         reading = self._readings.pop(job_id)

@@ -23,20 +23,23 @@ from sentinel.daemon.adoption import Adopter
 from sentinel.daemon.bookkeeping import Books
 from sentinel.daemon.core import About, DaemonCore, Rooms
 from sentinel.daemon.deep import DeepReader
+from sentinel.daemon.handwire import Habits, shipped_patterns
 from sentinel.daemon.house import EVENT, House, journals
 from sentinel.daemon.hub import Hub
 from sentinel.daemon.jobcontrol import Jobs
+from sentinel.daemon.lookout import Lookout
 from sentinel.daemon.mail import Mail
 from sentinel.daemon.pipeline import Pipeline
+from sentinel.daemon.remotehand import RemoteHands
+from sentinel.daemon.remotemail import Couriers, RemoteMail
 from sentinel.daemon.rulebook import Rulebook, sees, untrusted
 from sentinel.daemon.silences import SilenceBook
-from sentinel.errors import Problem, Problems, SentinelError
+from sentinel.errors import Problem, Problems
 from sentinel.jobs.control import Control
 from sentinel.jobs.failures import Evidence
 from sentinel.jobs.hand import LocalHand
 from sentinel.jobs.handover import Handover
-from sentinel.jobs.monitor import Monitor
-from sentinel.jobs.ports import Hand
+from sentinel.jobs.monitor import Monitor, read_end
 from sentinel.jobs.register import Register
 from sentinel.jobs.trees import Forest
 from sentinel.logs.classify import Classifier
@@ -49,7 +52,6 @@ from sentinel.model.journal import JournalUnavailable
 from sentinel.model.wire import encode
 from sentinel.notify.courier import AppriseCourier
 from sentinel.notify.notifier import Notifier
-from sentinel.paths import shipped
 from sentinel.rules.engine import Engine
 from sentinel.server.listen import Listener, TcpListener, UnixListener
 from sentinel.store.journal import JournalFile
@@ -89,7 +91,8 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
     mine = os.getuid()
     rulebook = Rulebook(settings.rules, use_shipped=settings.shipped_rules, trusted_only=place.system)
     rules = rulebook.read()
-    classifier = Classifier(load_patterns(_pattern_files(settings.patterns, trusted_only=place.system)))
+    pattern_files = _pattern_files(settings.patterns, trusted_only=place.system)
+    classifier = Classifier(load_patterns([*shipped_patterns(), *pattern_files]))
 
     # What keeps
     mail = Mail()
@@ -117,8 +120,19 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
     )
     handover = Handover(handover_path, register, settings.jobs, shared=place.system)
     forest = Forest()
-    monitor = Monitor(register, forest, clock, settings.jobs, handover)
-    control = Control(register, forest, _hand_of(LocalHand(settings.jobs), mine), settings.jobs, clock)
+    monitor = Monitor(
+        register,
+        forest,
+        clock,
+        settings.jobs,
+        handover,
+        left=lambda job: read_end(job) if job.uid == mine else hands.left(job),
+        awaited=lambda job: hands.awaited(job),  # noqa: PLW0108 - it is made below
+    )
+    own_hand = LocalHand(settings.jobs)
+    control = Control(
+        register, forest, lambda job: own_hand if job.uid == mine else hands.of(job), settings.jobs, clock
+    )
 
     # Measuring
     counters, board = Counters(tick_s=settings.sampling.interval_s), Board()
@@ -131,8 +145,27 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
         place.state / "tails.json",
         clock.now,
     )
-    checkpoints = JobCheckpoints(
+    own_checkpoints = JobCheckpoints(
         lambda: [job for job in targets() if job.alive and job.uid == mine], counters, mail.checkpoint, clock.now
+    )
+    checkpoints = Lookout(own_checkpoints, counters, mail.checkpoint, clock.now)
+    remote_mail = RemoteMail(settings.notify.timeout_s, clock.monotonic)
+    hands = RemoteHands(
+        logs,
+        checkpoints,
+        remote_mail,
+        journal,
+        clock=clock,
+        uid=mine,
+        habits=Habits(
+            tuple(str(path) for path in pattern_files),
+            settings.jobs.ack_poll_s,
+            settings.jobs.exec_limit_s,
+            settings.notify.timeout_s,
+            settings.jobs.log_limit_bytes,
+        ),
+        find=register.find,
+        waiting_for=lambda job_id: notifier.waiting_for(job_id),  # noqa: PLW0108 - it is made below
     )
     jobs = Jobs(register, control, window, checkpoints.newest, clock)
     gpus = _gpus(settings)
@@ -175,7 +208,11 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
     notifier = Notifier(
         journal,
         mail.publish,
-        AppriseCourier(timeout_s=settings.notify.timeout_s, idle_s=settings.notify.idle_s),
+        Couriers(
+            AppriseCourier(timeout_s=settings.notify.timeout_s, idle_s=settings.notify.idle_s),
+            remote_mail,
+            hands.serves,
+        ),
         clock=clock,
         settings=settings.notify,
         find=register.find,
@@ -185,6 +222,8 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
         newest=checkpoints.newest,
         silences=silences,
         mask=mask,
+        uid=mine,
+        speaks_for=lambda job: job.uid == mine or hands.serves(job.id),
     )
     pipeline = Pipeline(
         keep=(window.append, store.put),
@@ -202,7 +241,7 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
         register.register(spec, uid=uid, owner=name, adopt=process, pgid=pgid)
 
     rooms = Rooms(
-        clock, hub, window, store, engine, register, monitor, dispatcher, notifier, silences, logs, checkpoints
+        clock, hub, window, store, engine, register, monitor, dispatcher, notifier, silences, logs, checkpoints, hands
     )
     house = House(
         place=place,
@@ -229,33 +268,13 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
     return house
 
 
-def _hand_of(hand: Hand, uid: int) -> _HandOf:
-    return _HandOf(hand, uid)
-
-
-class _HandOf:
-    """Who acts for a job's owner: this daemon, where it is the owner's own."""
-
-    def __init__(self, hand: Hand, uid: int) -> None:
-        self._hand = hand
-        self._uid = uid
-
-    def __call__(self, job: Job) -> Hand:
-        if job.uid == self._uid:
-            return self._hand
-        raise SentinelError(
-            f"this daemon belongs to another user than {job.owner}, so it runs nothing and opens nothing for that job",
-            hint="declare a signal, which needs neither: --on-checkpoint signal:USR1",
-        )
-
-
 def _gpus(settings: Settings) -> GpuSource:
     file = os.environ.get(SIMULATED_GPUS)
     return SimulatedGpus(file) if file else DriverGpus(settings.sampling.gpu_deadline_s)
 
 
 def _pattern_files(extra: Sequence[str], *, trusted_only: bool) -> list[Path]:
-    found = sorted((shipped("rules") / "patterns").glob("*.yaml"))
+    found: list[Path] = []
     problems: list[Problem] = []
     for pattern in extra:
         for path in sorted(glob.glob(os.path.expanduser(pattern))):

@@ -11,15 +11,18 @@ from typing import Any
 from sentinel.actions.dispatcher import Dispatcher
 from sentinel.checkpoints.watch import newest
 from sentinel.clock import Clock
-from sentinel.collectors.jobcheckpoints import JobCheckpoints
 from sentinel.collectors.joblogs import JobLogs
 from sentinel.daemon import overview
 from sentinel.daemon.adoption import led_group
+from sentinel.daemon.handwire import Report
 from sentinel.daemon.hub import Hub
+from sentinel.daemon.lookout import Lookout
+from sentinel.daemon.remotehand import RemoteHands
 from sentinel.daemon.replaying import backtest
 from sentinel.daemon.rulebook import sees
 from sentinel.daemon.silences import SilenceBook
 from sentinel.errors import SentinelError, UsageError
+from sentinel.jobs.link import YOURS
 from sentinel.jobs.monitor import Monitor
 from sentinel.jobs.register import Register
 from sentinel.model.alerts import Alert, RuleSpec
@@ -28,7 +31,7 @@ from sentinel.model.events import Event, event
 from sentinel.model.jobs import Job, JobSpec, ProcessId
 from sentinel.model.requests import Request, RequestKind
 from sentinel.model.silences import Silence
-from sentinel.model.wire import encode
+from sentinel.model.wire import WireError, decode, encode
 from sentinel.notify.notifier import Notifier
 from sentinel.promql.series import SeriesReader
 from sentinel.rules.engine import Engine
@@ -73,7 +76,8 @@ class Rooms:
     notifier: Notifier
     silences: SilenceBook
     logs: JobLogs
-    checkpoints: JobCheckpoints
+    checkpoints: Lookout
+    hands: RemoteHands
 
 
 class DaemonCore:
@@ -296,6 +300,8 @@ class DaemonCore:
         except SentinelError:
             rooms.register.attempt_ended(made.job.id, attempt=1, exit_code=None, exit_signal=None, at=self.now())
             raise
+        if foreign := owner.uid != os.getuid():
+            rooms.hands.promise(made.job)
         rooms.monitor.tick()
         found = await self._look_for_checkpoint(made.job)
         return Registration(
@@ -310,6 +316,7 @@ class DaemonCore:
                 "receivers": rooms.notifier.receivers(),
                 "mode": self.mode,
             },
+            YOURS if foreign else "",
         )
 
     async def attempt_started(
@@ -324,10 +331,22 @@ class DaemonCore:
         self, job: Job, *, attempt: int, exit_code: int | None, exit_signal: int | None, at: float
     ) -> Job:
         """The supervisor has seen an attempt end: read its last words first, they say why."""
-        await asyncio.to_thread(self._rooms.logs.drain, job)
+        if job.uid == os.getuid():
+            await asyncio.to_thread(self._rooms.logs.drain, job)
+        else:
+            await self._rooms.hands.last_words(job)
         return self._rooms.register.attempt_ended(
             job.id, attempt=attempt, exit_code=exit_code, exit_signal=exit_signal, at=at
         )
+
+    async def hand(self, job: Job, report: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The hand of a job's owner has something to say, and asks what to do."""
+        try:
+            said = decode(Report, report)
+        except WireError as fault:
+            raise UsageError(str(fault)) from None
+        orders: Mapping[str, Any] = encode(self._rooms.hands.report(job, said))
+        return orders
 
     async def ask(
         self, job: Job, kind: RequestKind, *, by: str, reason: str, timeout_s: float, wait_s: float

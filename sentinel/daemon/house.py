@@ -133,6 +133,7 @@ class House:
                 rooms.engine.job_ended(job.name, job.ended or now)
         self._retarget()
         rooms.dispatcher.recover(self._open_alerts(resolved=True))
+        rooms.hands.recover(rooms.register.living())
         rooms.monitor.tick()
         rooms.notifier.recover(self._open_alerts(resolved=True), rooms.register.recent())
         self._handover.open()
@@ -310,6 +311,7 @@ class House:
         else:
             self._pipeline.on_changes(self.rooms.engine.job_ended(job.name, self.clock.now()))
             self._books.job_ended(job)
+            self.rooms.hands.ended(job)
             if (rules := self._rulebook.drop(job)) is not None:
                 self._put_in_force(rules)
             self.rooms.notifier.on_job_end(job)
@@ -364,6 +366,7 @@ class House:
             rooms.dispatcher.fold,
             rooms.notifier.fold,
             rooms.silences.fold,
+            rooms.hands.fold,
         )
         for record in self._journal.replay():
             if record.kind == EVENT:
@@ -387,6 +390,7 @@ class House:
                     rooms.dispatcher.snapshot(),
                     rooms.notifier.snapshot(),
                     rooms.silences.snapshot(),
+                    rooms.hands.snapshot(),
                     (
                         (EVENT, encode(each))
                         for each in rooms.hub.recent(self.clock.now() - _EVENTS_KEPT_S)

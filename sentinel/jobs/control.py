@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import shutil
 import signal
@@ -223,7 +224,8 @@ class Control:
         members = await asyncio.to_thread(self._living, job)
         if not members:
             return _refused("the job has no process any more")
-        spy = shutil.which("py-spy")
+        # It maps the files of the process, which are not for another user, and least of all for root, to open.
+        spy = shutil.which("py-spy") if job.uid == os.getuid() else None
         parts = []
         for stat in members:
             parts.append(await asyncio.to_thread(_facts, stat))

@@ -143,6 +143,8 @@ class Handover:
         job = self._register.find(str(message.get("job", "")))
         uid = wire.peer_of(connection).uid
         welcome = job is not None and job.alive and uid in {job.uid, 0}
+        if job is not None and descriptors and job.uid != os.getuid():
+            welcome = False  # whoever drains it writes to the owner's log, which is not for us to open
         if job is not None and welcome and descriptors:
             if (old := self._masters.pop(job.id, None)) is not None:
                 os.close(old)

@@ -9,17 +9,20 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from sentinel.api.client import ApiError
 from sentinel.errors import SentinelError
 from sentinel.jobs.ports import Caller, Connect
+from sentinel.jobs.resume import newest_checkpoint
 from sentinel.model.jobs import JobSpec, ProcessId
 from sentinel.model.wire import encode
 from sentinel.system import handover
 
 PROTOCOL = 1
+YOURS = "yours"
+"""What a daemon says of the hand of a job whose owner it is not."""
 _ANSWER_S = 10.0
 _BAD_REQUEST = 400
 _FIRST_PAUSE_S = 0.5
@@ -46,6 +49,7 @@ class Registration:
         handover: Where the pty's master goes, or "".
         degrade_level: From 0.
         facts: For the banner.
+        hand: "yours" where the daemon is another user's, so that reading, calling and running is up to us.
     """
 
     id: str
@@ -57,6 +61,7 @@ class Registration:
     handover: str = ""
     degrade_level: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
+    hand: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,24 @@ class Ending:
     at: float
 
 
+class Hand(Protocol):
+    """The owner's hand, kept going from here."""
+
+    @property
+    def descriptor(self) -> int:
+        """Polls as readable when it has ended; or -1."""
+        ...
+
+    @property
+    def wait_s(self) -> float | None:
+        """When to call `keep` again at the latest; None: when the descriptor says so."""
+        ...
+
+    def keep(self, met: Registration, attempt: Attempt) -> None:
+        """Start it where it does not run."""
+        ...
+
+
 class Link:
     """Keeps the daemon informed, from a thread of its own, so that the job never waits for it.
 
@@ -98,6 +121,7 @@ class Link:
         start: Whether a per-user daemon may be started.
         say: Tells the user, in one line.
         patience_s: How long the end waits to be told; None: as long as is sensible.
+        hand: Reads, calls and runs for a daemon that is not ours.
 
     Attributes:
         trouble: Why no daemon could be reached at first, in words.
@@ -112,6 +136,7 @@ class Link:
         start: bool,
         say: Callable[[str], None],
         patience_s: float | None = None,
+        hand: Hand | None = None,
     ) -> None:
         self._connect = connect
         self._spec = spec
@@ -119,6 +144,7 @@ class Link:
         self._start = start
         self._say = say
         self._patience_s = patience_s if patience_s is not None else _START_S if start else _LOOK_S
+        self._hand = hand
         self.trouble = ""
         self._caller: Caller | None = None
         self._registration: Registration | None = None
@@ -137,12 +163,23 @@ class Link:
             ApiError: The daemon will not have this job as it is declared.
         """
         try:
-            return self._greet(start=self._start, quiet=self._spec.quiet)
+            return self._looked_up(self._greet(start=self._start, quiet=self._spec.quiet))
         except SentinelError as fault:
             if isinstance(fault, ApiError) and fault.status == _BAD_REQUEST:
                 raise
             self.trouble = fault.message
             return None
+
+    def _looked_up(self, met: Registration) -> Registration:
+        """With the newest checkpoint, where the daemon may not look for it."""
+        if met.hand != YOURS or not self._spec.checkpoints:
+            return met
+        found = newest_checkpoint(self._spec)
+        if found is None:
+            return met
+        age_s = max(0.0, time.time() - found.finished)
+        self._registration = replace(met, resume_from=found.path, facts={**met.facts, "checkpoint_age_seconds": age_s})
+        return self._registration
 
     def started(self, attempt: Attempt | None) -> None:
         """The job runs, or could not be started. From now on a thread keeps the daemon informed."""
@@ -221,6 +258,7 @@ class Link:
                 handover=answer.get("handover") or "",
                 degrade_level=job.get("degrade_level", 0),
                 facts=answer.get("facts") or {},
+                hand=answer.get("hand") or "",
             )
         except BaseException:
             self._hang_up()
@@ -243,8 +281,15 @@ class Link:
             },
             timeout_s=_ANSWER_S,
         )
-        if self._registration.handover:
-            self._hand_over(self._registration, attempt.master)
+        ours = self._registration.hand == YOURS
+        if self._registration.handover and self._presence is None:
+            self._hand_over(self._registration, -1 if ours else attempt.master)
+        self._keep_hand()
+
+    def _keep_hand(self) -> None:
+        if self._hand is not None and self._registration is not None and self._registration.hand == YOURS:
+            assert self._attempt is not None
+            self._hand.keep(self._registration, self._attempt)
 
     def _hand_over(self, registration: Registration, master: int) -> None:
         """Hold a connection as long as we live; with a pty, the master goes along."""
@@ -281,16 +326,27 @@ class Link:
 
     def _wait(self) -> bool:
         """Until there is something to say (True) or the daemon is gone (False)."""
-        poller = select.poll()
-        poller.register(self._wake_in, select.POLLIN)
-        if self._presence is not None:
-            poller.register(self._presence, select.POLLIN)
+        say_hello = time.monotonic() + _HEARTBEAT_S
         while self._ending is None and not self._closed:
-            ready = {number for number, _ in poller.poll(None if self._presence is not None else _HEARTBEAT_S * 1000)}
+            poller = select.poll()
+            poller.register(self._wake_in, select.POLLIN)
+            waits = [say_hello - time.monotonic()]
+            if self._presence is not None:
+                poller.register(self._presence, select.POLLIN)
+                waits = []
+            if self._hand is not None and self._registration is not None and self._registration.hand == YOURS:
+                if self._hand.descriptor >= 0:
+                    poller.register(self._hand.descriptor, select.POLLIN)
+                if self._hand.wait_s is not None:
+                    waits.append(self._hand.wait_s)
+            ready = {number for number, _ in poller.poll(max(1.0, min(waits) * 1000) if waits else None)}
             self._drain()
             if self._presence is not None and self._presence.fileno() in ready:
                 return False
-            if not ready:
+            if self._attempt is not None and self._ending is None:
+                self._keep_hand()
+            if self._presence is None and time.monotonic() >= say_hello:
+                say_hello = time.monotonic() + _HEARTBEAT_S
                 self._inform()
         return True
 

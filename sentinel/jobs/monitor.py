@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sentinel.clock import Clock
 from sentinel.jobs import endfile, housekeeping
@@ -35,6 +35,8 @@ class Monitor:
         clock: For the grace that a supervisor has.
         settings: How long that is.
         handover: Whose ptys are drained once a supervisor is dead.
+        left: Exit code, signal and time that a supervisor wrote down for an attempt, or None.
+        awaited: Whether somebody has still to say something about an attempt that is over.
     """
 
     def __init__(
@@ -44,12 +46,17 @@ class Monitor:
         clock: Clock,
         settings: Settings | None = None,
         handover: Handover | None = None,
+        left: Callable[[Job], tuple[int | None, int | None, float] | None] | None = None,
+        awaited: Callable[[Job], bool] = lambda job: False,  # noqa: ARG005 - nobody has
     ) -> None:
         self._register = register
         self._forest = forest
         self._clock = clock
         self._settings = settings or Settings()
         self._handover = handover
+        self._left = left or read_end
+        self._awaited = awaited
+        self._unheard: dict[str, float] = {}
         self._pidfds: dict[ProcessId, int] = {}
         self._leaderless: dict[str, float] = {}
         self._cap_next = 0.0
@@ -67,6 +74,7 @@ class Monitor:
         for process in self._pidfds.keys() - wanted:
             self._unwatch(process)
         self._leaderless = {job.id: self._leaderless[job.id] for job in living if job.id in self._leaderless}
+        self._unheard = {job.id: self._unheard[job.id] for job in living if job.id in self._unheard}
         self._forest.keep([job.id for job in living])
         self._cap([job for job in living if job.supervisor is None])
         self._sweep([job.id for job in living])
@@ -106,7 +114,10 @@ class Monitor:
 
     def _ended_unseen(self, job: Job) -> None:
         """The leader is gone. What the supervisor left behind says how, or nobody does."""
-        left = read_end(job)
+        since = self._unheard.setdefault(job.id, self._clock.monotonic())
+        if self._clock.monotonic() - since <= self._settings.report_grace_s and self._awaited(job):
+            return
+        left = self._left(job)
         if left is None:
             self._register.vanished(job.id)
         else:

@@ -6,7 +6,7 @@ from sentinel.errors import SentinelError, nearest
 from sentinel.model.jobs import Job
 from sentinel.notify import addresses
 from sentinel.notify.outbox import Letter
-from sentinel.notify.ports import FindJob
+from sentinel.notify.ports import FindJob, SpeaksFor
 from sentinel.notify.settings import Settings
 
 OWN = "job:"
@@ -19,17 +19,23 @@ class Directory:
     Args:
         settings: Receivers and the route; may be replaced.
         find: Jobs, also those that ended lately, by id.
-        uid: Whose daemon this is: addresses that another user gave are not spoken to.
+        uid: Whose daemon this is.
+        speaks_for: Whether somebody carries messages as a job's owner; None: only for jobs of `uid`.
     """
 
-    def __init__(self, settings: Settings, find: FindJob, uid: int) -> None:
+    def __init__(self, settings: Settings, find: FindJob, uid: int, speaks_for: SpeaksFor | None = None) -> None:
         self.settings = settings
         self.uid = uid
         self._find = find
+        self._speaks_for = speaks_for or (lambda job: job.uid == uid)
 
     def own(self, job: Job) -> tuple[str, ...]:
-        """The addresses its owner gave, where this daemon is the owner's; another user's are never spoken to."""
-        return job.spec.notify if job.uid == self.uid else ()
+        """The addresses its owner gave, where messages go there as the owner; otherwise they are not spoken to."""
+        return job.spec.notify if job.spec.notify and self._speaks_for(job) else ()
+
+    def job_of(self, receiver: str) -> str | None:
+        """The id of the job whose owner's addresses a receiver stands for, or None."""
+        return receiver.removeprefix(OWN) if receiver.startswith(OWN) else None
 
     def urls(self, receiver: str) -> tuple[str, ...]:
         """The addresses of a receiver; none where it does not exist any more."""
@@ -62,16 +68,16 @@ class Directory:
         job = self._find(receiver.removeprefix(OWN))
         return f"{job.owner if job else 'the owner'} (--notify)"
 
-    def resolved(self, name: str) -> tuple[str, tuple[str, ...]]:
-        """A receiver by its name, or the own one of a living job by the job's."""
+    def resolved(self, name: str) -> tuple[str, tuple[str, ...], str | None]:
+        """A receiver by its name, or the own one of a living job by the job's: name, addresses, the job's id."""
         found = self.settings.receiver(name)
         if found is not None and found.urls:
-            return found.name, found.urls
+            return found.name, found.urls, None
         if found is not None:
             raise SentinelError(f"the receiver {name!r} has no address", hint="give it `urls`")
         job = self._find(name)
         if job is not None and self.own(job):
-            return job.name, self.own(job)
+            return job.name, self.own(job), job.id
         known = [receiver.name for receiver in self.settings.receivers]
         close = nearest(name, known)
         hint = close or (", ".join(known) if known else "notify.receivers in the configuration, or run --notify URL")

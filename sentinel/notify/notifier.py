@@ -36,6 +36,7 @@ from sentinel.notify.ports import (
     Publish,
     RequestsOf,
     Silences,
+    SpeaksFor,
 )
 from sentinel.notify.postroom import PostRoom
 from sentinel.notify.router import Group
@@ -64,7 +65,8 @@ class Notifier:
         newest: The newest whole checkpoint of a job.
         silences: What people do not want to hear of.
         mask: Takes secrets out of text.
-        uid: Whose daemon this is: addresses that another user gave are not spoken to.
+        uid: Whose daemon this is.
+        speaks_for: Whether somebody carries messages as a job's owner; None: only for jobs of `uid`.
         jitter: From 0 to 1, for the waits between attempts.
     """
 
@@ -84,6 +86,7 @@ class Notifier:
         silences: Silences,
         mask: Callable[[str], str],
         uid: int | None = None,
+        speaks_for: SpeaksFor | None = None,
         jitter: Callable[[], float] = outbox.jitter,
     ) -> None:
         self._journal = journal
@@ -96,7 +99,7 @@ class Notifier:
         self._newest = newest
         self._silences = silences
         self._mask = mask
-        self._directory = Directory(settings, find, os.getuid() if uid is None else uid)
+        self._directory = Directory(settings, find, os.getuid() if uid is None else uid, speaks_for)
         self._outbox = Outbox()
         self._post = PostRoom(
             self._outbox, self._directory, courier, journal, publish, clock=clock, mask=mask, jitter=jitter
@@ -199,9 +202,9 @@ class Notifier:
         Raises:
             SentinelError: There is no such receiver.
         """
-        receiver, urls = self._directory.resolved(name)
+        receiver, urls, job_id = self._directory.resolved(name)
         text = messages.test_message(receiver, socket.gethostname(), self._clock.now())
-        parcels = [Parcel(new_id("t"), url, text.title, text.body, text.severity) for url in urls]
+        parcels = [Parcel(new_id("t"), url, text.title, text.body, text.severity, job_id) for url in urls]
         receipts = await self._post.send_now(parcels)
         return {
             "receiver": receiver,
@@ -237,6 +240,12 @@ class Notifier:
         """How many messages are still to be delivered, those held back by a group included."""
         untold = sum(1 for group in self._groups.values() if group.due is not None and _unsaid(group))
         return len(self._outbox.waiting()) + untold
+
+    def waiting_for(self, job_id: str) -> int:
+        """How many messages to the addresses of this job's owner are still to be delivered."""
+        receiver = f"{OWN}{job_id}"
+        untold = sum(1 for g in self._groups.values() if g.receiver == receiver and g.due is not None and _unsaid(g))
+        return sum(1 for letter in self._outbox.waiting() if letter.receiver == receiver) + untold
 
     def outbox(self, *, everything: bool = False) -> list[dict[str, Any]]:
         """Messages not yet delivered (or all that are remembered), oldest first; no secrets in them."""

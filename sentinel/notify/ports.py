@@ -21,6 +21,8 @@ RequestsOf = Callable[[Alert], Sequence[Request]]
 """What was asked because of an alert, oldest first."""
 Newest = Callable[[str], Checkpoint | None]
 """The newest whole checkpoint of a job, by its id."""
+SpeaksFor = Callable[[Job], bool]
+"""Whether messages to the addresses that a job's owner gave can go out in that owner's name."""
 
 
 class Journal(Protocol):
@@ -53,6 +55,7 @@ class Parcel:
         title: Plain text, one line.
         body: Plain text.
         severity: info, success, warning or failure, as receivers know them.
+        job_id: Of the job whose owner gave the address; None: it is the configuration's.
     """
 
     id: str
@@ -60,6 +63,7 @@ class Parcel:
     title: str
     body: str
     severity: str
+    job_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

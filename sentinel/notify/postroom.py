@@ -108,7 +108,8 @@ class PostRoom:
             if url is None:
                 self._close(outbox.abandoned(letter, at, f"{letter.receiver} has this address no more"), at)
                 continue
-            parcels.append(Parcel(letter.id, url, letter.title, letter.body, letter.severity))
+            job_id = self._directory.job_of(letter.receiver)
+            parcels.append(Parcel(letter.id, url, letter.title, letter.body, letter.severity, job_id))
         since = self._clock.monotonic()
         self._away.update((parcel.id, since) for parcel in parcels)
         return parcels

@@ -39,6 +39,8 @@ class Registration:
         resume_from: The newest whole checkpoint, or None.
         handover: The socket that takes the pty's master, or "".
         facts: For the banner: plain JSON.
+        hand: `yours` where this daemon is another user's than the job, so that the
+            owner's side must send a hand; else "".
     """
 
     job: Job
@@ -47,6 +49,7 @@ class Registration:
     resume_from: str | None
     handover: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    hand: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,10 @@ class Core(Protocol):
         self, job: Job, *, attempt: int, exit_code: int | None, exit_signal: int | None, at: float
     ) -> Job:
         """The supervisor has seen an attempt end."""
+        ...
+
+    async def hand(self, job: Job, report: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the hand of a job's owner has seen and done; what it is to do next."""
         ...
 
     async def ask(

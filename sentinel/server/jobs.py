@@ -36,6 +36,7 @@ def routes(core: Core) -> list[Route]:
         Route("/v1/jobs/{job}", here.show),
         Route("/v1/jobs/{job}/attempts", here.attempt, methods=["POST"]),
         Route("/v1/jobs/{job}/end", here.end, methods=["POST"]),
+        Route("/v1/jobs/{job}/hand", here.hand, methods=["POST"]),
         Route("/v1/jobs/{job}/requests", here.ask, methods=["POST"]),
         Route("/v1/requests", here.requests),
         Route("/v1/requests/{request}", here.request),
@@ -97,6 +98,7 @@ class _Jobs:
                 "resume_from": made.resume_from,
                 "socket": _socket_of(request),
                 "handover": made.handover,
+                "hand": made.hand,
                 "facts": encode(dict(made.facts)),
                 "protocol": PROTOCOL,
             },
@@ -132,6 +134,15 @@ class _Jobs:
             at=field(data, "at", float, self._core.now()),
         )
         return answer(encode(changed))
+
+    async def hand(self, request: Request) -> Response:
+        """The owner's hand says what it has seen and done, and is told what to do. Nobody else's business."""
+        job, viewer = self._own(request), viewer_of(request)
+        if viewer.uid not in {0, job.uid}:
+            raise HttpError(403, f"only {job.owner} may lend {job.name!r} a hand")
+        if job.uid == os.getuid():
+            raise HttpError(409, f"{job.name!r} needs no hand: this daemon is its owner's own")
+        return answer(encode(dict(await self._core.hand(job, await object_of(request)))))
 
     async def ask(self, request: Request) -> Response:
         """Ask the job something; answers once the request is closed, or `wait` seconds have passed."""

@@ -221,6 +221,9 @@ class SmallDaemon:
         state = JobState.SUCCEEDED if exit_code == 0 else JobState.FAILED
         return self._change(job, state=state, exit_code=exit_code, exit_signal=exit_signal, ended=at)
 
+    async def hand(self, job: Job, report: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"job": job.id, "heard": dict(report)}
+
     async def ask(
         self, job: Job, kind: RequestKind, *, by: str, reason: str, timeout_s: float, wait_s: float
     ) -> Request:
