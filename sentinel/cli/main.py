@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     as a traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _replace_what_is_closed()
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -141,6 +142,13 @@ def overview() -> str:
         "`sentinel COMMAND --help` tells more; `sentinel help` lists topics to read about.",
     ]
     return "\n".join(lines)
+
+
+def _replace_what_is_closed() -> None:
+    """`sentinel … >&-`: Python has no stream there, and nothing of ours is to fail for it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as we run
 
 
 def _help_width() -> int:

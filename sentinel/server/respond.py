@@ -49,7 +49,12 @@ class HttpError(SentinelError):
 
 def answer(data: Any, status: int = 200) -> Response:
     """`data`, plain JSON already, as the response."""
-    return raw(json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode(), status)
+    return raw(written(data), status)
+
+
+def written(data: Any) -> bytes:
+    """JSON in UTF-8, whatever a job's bytes have become: what is no text is a question mark."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
 def raw(content: bytes, status: int = 200, media_type: str = "application/json") -> Response:
@@ -98,12 +103,20 @@ async def object_of(request: Request) -> dict[str, Any]:
     """The body as a JSON object; an empty body is an empty object."""
     content = await body_of(request)
     try:
-        data = json.loads(content) if content.strip() else {}
+        data = json.loads(_text(content)) if content.strip() else {}
     except (ValueError, RecursionError) as fault:
         raise HttpError(400, f"the body is no JSON: {fault}") from None
     if not isinstance(data, dict):
         raise HttpError(400, "the body must be a JSON object")
     return data
+
+
+def _text(content: bytes) -> bytes:
+    """The same without halves of characters, as escapes can say them (a file name that is no UTF-8 has some).
+
+    No database, no terminal and no mail would take them.
+    """
+    return written(json.loads(content)) if rb"\ud" in content.lower() else content
 
 
 class Parameters:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from sentinel.promql.regex import BadPattern, compiled
 from sentinel.server.access import Viewer
 from sentinel.server.core import Core, GroupStatus, RuleStatus
 from sentinel.server.jobs import job_object
-from sentinel.server.respond import HttpError, Parameters, answer, field, object_of, viewer_of
+from sentinel.server.respond import HttpError, Parameters, answer, field, object_of, viewer_of, written
 
 HEARTBEAT_S = 15.0
 MOST_EVENTS = 10_000
@@ -311,7 +310,7 @@ def _wanted(viewer: Viewer, parameters: Parameters) -> Callable[[Event], bool]:
 
 
 def _line(event: Event) -> bytes:
-    return json.dumps(event_object(event), separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    return written(event_object(event)) + b"\n"
 
 
 def _concerns(viewer: Viewer, silence: Silence) -> bool:

@@ -41,6 +41,12 @@ def test_help_imports_no_command() -> None:
     assert not {"argparse", "asyncio", "numpy", "socket", "subprocess"} & set(loaded)
 
 
+def test_closed_standard_streams_are_no_fault() -> None:
+    line = f"{sys.executable} -m sentinel --version >&- 2>&- <&-"
+
+    assert subprocess.run(["sh", "-c", line], check=False).returncode == 0
+
+
 def test_status_imports_nothing_heavy(running: Running) -> None:
     code = (
         "import sys; from sentinel.cli.main import main; main(['status']); print(*sorted(sys.modules), file=sys.stderr)"

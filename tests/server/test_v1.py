@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -81,6 +82,18 @@ def test_a_supervisor_registers_starts_and_ends_a_job(client: Client, daemon: Sm
 
     ended = client.post(f"/v1/jobs/{job['id']}/end", {"attempt": 1, "exit_code": 0, "exit_signal": None, "at": NOW})
     assert (ended["state"], ended["ended"]) == ("succeeded", NOW)
+
+
+def test_a_command_that_is_no_text_registers_like_any_other_and_spoils_no_list(
+    client: Client, daemon: SmallDaemon
+) -> None:
+    spec = encode(JobSpec(argv=("cat", "caf\udce9", "\U0001f600"), cwd="/", name="bytes"))
+    registered = client.post("/v1/jobs", {"spec": spec, "supervisor": encode(identify(os.getpid())), "protocol": 1})
+
+    assert registered["job"]["name"] == "bytes"
+    assert daemon.all_jobs[-1].spec.argv == ("cat", "caf?", "\U0001f600"), "what no database takes goes no further"
+    daemon.all_jobs[-1] = replace(daemon.all_jobs[-1], spec=JobSpec(("caf\udce9",), "/", name="bytes"))
+    assert client.get("/v1/jobs")[-1]["spec"]["argv"] == ["caf?"]
 
 
 @pytest.mark.parametrize(
