@@ -33,11 +33,11 @@ class Answered:
 
 
 def questions(job: Job, seen: Snapshot, events: list[Event]) -> tuple[Answered, ...]:
-    """Checkpoints? Timeouts? Resource alerts?"""
+    """Does it have checkpoints? Does it have timeouts? Does it have resource alerts?"""
     return (
         _checkpoints(job, seen.time),
         _timeouts(job, seen.time, events),
-        _alerts(job, seen.alerts_of(job)),
+        _alerts(job, seen.alerts_of(job), seen.rules),
     )
 
 
@@ -65,6 +65,8 @@ def _timeouts(job: Job, now: float, events: list[Event]) -> Answered:
     recent = [event for event in events if event.kind in _TIMEOUTS and event.time > now - _RECENT_S]
     silent = now - job.last_output if job.last_output else None
     heard = f"last output {span(silent)} ago" if silent is not None else "no output yet"
+    has = "; ".join(job.timeouts) if job.timeouts else "a stall is only told"
+    says, style, do = f"{has}; {heard}", GOOD if job.timeouts else WARN, ""
     if recent:
         last = recent[-1]
         if job.level:
@@ -74,15 +76,18 @@ def _timeouts(job: Job, now: float, events: list[Event]) -> Answered:
         else:
             do = "with --on-degrade it could be asked to slow down"
         kind = last.kind.removeprefix("log.").replace("_", " ")
-        return Answered(
-            "timeouts?", True, WARN, f"{count(len(recent), 'event')}, last: {kind} {span(now - last.time)} ago", do
-        )
-    if job.alive and silent is not None and silent > _SILENT_S:
-        return Answered("timeouts?", True, WARN, f"silent: {heard}", "sentinel dump shows where it hangs")
-    return Answered("timeouts?", False, GOOD, heard)
+        says, style = f"{count(len(recent), 'event')}, last: {kind} {span(now - last.time)} ago", WARN
+    elif job.alive and silent is not None and silent > _SILENT_S:
+        says, style, do = f"silent: {heard}", WARN, "sentinel dump shows where it hangs"
+    elif not job.timeouts:
+        do = "start it with --timeout auto or --stall-timeout 30m"
+    return Answered("timeouts?", bool(job.timeouts), style, says, do)
 
 
-def _alerts(job: Job, alerts: tuple[Alert, ...]) -> Answered:
+def _alerts(job: Job, alerts: tuple[Alert, ...], rules: int) -> Answered:
+    if not rules:
+        return Answered("resource alerts?", False, WARN, "no rules are in force", "shipped_rules: true, and reload")
+    watched = f"{count(rules, 'rule')} watch it"
     firing = [alert for alert in alerts if alert.state == "firing"]
     if firing:
         names = ", ".join(literal(alert.rule) for alert in firing)
@@ -90,5 +95,5 @@ def _alerts(job: Job, alerts: tuple[Alert, ...]) -> Answered:
         do = f"sentinel has asked it to {open_[0].kind}" if open_ else "press a when you have seen it"
         return Answered("resource alerts?", True, BAD if firing[0].severity == "critical" else WARN, names, do)
     if alerts:
-        return Answered("resource alerts?", False, GOOD, f"{literal(alerts[0].rule)} is pending")
-    return Answered("resource alerts?", False, GOOD, "none fires")
+        return Answered("resource alerts?", True, GOOD, f"{watched}, {literal(alerts[0].rule)} is pending")
+    return Answered("resource alerts?", True, GOOD, f"{watched}, none fires")

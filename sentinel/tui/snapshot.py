@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sentinel.tui.text import words
+
 ENDED = frozenset({"succeeded", "failed", "preempted", "stopped", "lost"})
 
 Data = Mapping[str, Any]
@@ -88,6 +90,7 @@ class Job:
     channels: Mapping[str, str]
     checkpoint_dirs: tuple[tuple[str, float | None], ...]
     declared_limit: float | None
+    timeouts: tuple[str, ...]
     argv: tuple[str, ...]
     output: tuple[str, ...]
     notify: int
@@ -169,6 +172,7 @@ class Snapshot:
     faults: tuple[str, ...] = ()
     receivers: tuple[str, ...] = ()
     undelivered: int = 0
+    rules: int = 0
 
     @property
     def firing(self) -> tuple[Alert, ...]:
@@ -206,6 +210,7 @@ def snapshot(data: Data, ended: list[Data] | None = None) -> Snapshot:
         faults=tuple(_faults(health)),
         receivers=tuple(str(name) for name in _list(health, "receivers")),
         undelivered=int(_number(health, "undelivered") or 0),
+        rules=int(_number(_object(health, "rules"), "count") or 0),
     )
 
 
@@ -248,6 +253,7 @@ def job(data: Data) -> Job:
             (_text(item, "path"), _number(item, "interval_s")) for item in _objects(spec, "checkpoints")
         ),
         declared_limit=_number(spec, "memory_limit_bytes"),
+        timeouts=tuple(_timeouts(data, spec)),
         argv=tuple(str(item) for item in _list(spec, "argv")),
         output=tuple(str(item) for item in _list(data, "output")),
         notify=len(_list(spec, "notify")),
@@ -331,6 +337,18 @@ def _gpu(data: Data) -> Gpu:
     )
 
 
+def _timeouts(data: Data, spec: Data) -> Iterator[str]:
+    """The limits on time that hold for a job, in words."""
+    limit = _number(data, "timeout_s") or _number(spec, "timeout_s")
+    if limit is not None:
+        yield f"an attempt may run {words(limit)}"
+    elif spec.get("timeout_auto"):
+        yield "the limit of an attempt is learnt from past runs"
+    stall = _number(spec, "stall_timeout_s")
+    if stall is not None:
+        yield f"{words(stall)} without progress end it"
+
+
 def _channels(spec: Data) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in _objects(spec, "channels"):
@@ -347,7 +365,7 @@ def _faults(health: Data) -> Iterator[str]:
             reason = _text(item, "reason")
             yield f"collector {_text(item, 'name')} is down" + (f": {reason}" if reason else "")
     for item in _list(_object(health, "rules"), "unhealthy"):
-        yield f"rule {item.get('name', item) if isinstance(item, Mapping) else item} cannot be evaluated"
+        yield f"rule {item.get('rule', item) if isinstance(item, Mapping) else item} cannot be evaluated"
     lag = _number(_object(health, "store"), "lag_seconds")
     if lag is not None and lag > 60:
         yield f"the store is {lag:.0f} s behind"

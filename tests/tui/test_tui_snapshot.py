@@ -14,6 +14,7 @@ from sentinel.tui.job import checkpoints
 from sentinel.tui.jobs_table import layout
 from sentinel.tui.questions import Answered, questions
 from sentinel.tui.snapshot import Event, Snapshot, snapshot
+from sentinel.tui.text import WARN
 from tests.tui.daemon_double import MIB, alert, event, job, overview
 
 LEAF = st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=4)
@@ -83,15 +84,32 @@ def asked(one: dict[str, Any], events: list[Event] | None = None, **more: Any) -
     return list(questions(seen.jobs[0], seen, events or []))
 
 
-def test_a_healthy_job_has_checkpoints_no_timeouts_and_no_alerts() -> None:
+def test_each_job_is_told_what_it_has_and_what_gives_it_the_rest() -> None:
     answers = asked(job("fine"))
 
     assert [(one.question, one.yes) for one in answers] == [
         ("checkpoints?", True),
         ("timeouts?", False),
-        ("resource alerts?", False),
+        ("resource alerts?", True),
     ]
     assert "step 120" in answers[0].says
+    assert "--timeout" in answers[1].do
+    assert "rules watch it, none fires" in answers[2].says
+
+
+def test_a_job_with_a_limit_on_time_has_timeouts() -> None:
+    limited = job("limited")
+    limited["spec"] = {**limited["spec"], "timeout_s": 7200.0}
+
+    answer = asked(limited)[1]
+    assert answer.yes
+    assert "may run 2 h" in answer.says
+
+
+def test_without_rules_nothing_watches() -> None:
+    health = {"rules": {"count": 0, "unhealthy": []}}
+
+    assert not asked(job("alone"), health=health)[2].yes
 
 
 def test_a_job_without_checkpoints_is_told_how_to_have_some() -> None:
@@ -112,11 +130,11 @@ def test_an_overdue_checkpoint_names_the_key() -> None:
 
 
 @pytest.mark.parametrize(("level", "do"), [(0, "press d"), (1, "has been asked")])
-def test_refusals_of_an_api_count_as_timeouts(level: int, do: str) -> None:
+def test_refusals_of_an_api_are_said_where_it_is_about_time(level: int, do: str) -> None:
     refused = reading.event(event("log.rate_limited", "429", job="agent", severity="warning"))
 
     answer = asked(job("agent", degrade_level=level), [refused])[1]
-    assert answer.yes
+    assert answer.style == WARN
     assert do in answer.do
 
 
