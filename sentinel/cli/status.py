@@ -201,7 +201,8 @@ def _job_row(job: Mapping[str, Any], now: float) -> list[str | Cell]:
     checkpoint = job.get("checkpoint")
     gpu = job.get("gpu_memory_bytes")
     asked = ", ".join(str(each.get("kind", "")) for each in job.get("open_requests") or [])
-    state = job["state"] + (f" -{job['degrade_level']}" if job.get("degrade_level") else "")
+    level = job.get("degrade_level")
+    state = job["state"] + (f", {level} down" if level else "")
     return [
         Cell(job["name"], "bold"),
         Cell(state, OF_STATE.get(job["state"], "")),
