@@ -86,6 +86,19 @@ class Listing:
         self._places = tuple(replace(place, path=place.path.rstrip("/") or "/") for place in given)
         self._listed: dict[str, _Listed] = {}
 
+    def refresh(self) -> bool:
+        """See whether anything came or went; costs a stat per directory. Raises nothing."""
+        if any(glob.has_magic(place.path) for place in self._places):
+            return True
+        for directory, listed in self._listed.items():
+            try:
+                changed_ns = os.stat(directory).st_mtime_ns
+            except OSError:
+                return True
+            if not listed.sure or listed.changed_ns != changed_ns:
+                return True
+        return any(place.path not in self._listed for place in self._places)
+
     def candidates(self) -> Iterator[Candidate]:
         """All of them, each place in turn; raises nothing."""
         seen: set[str] = set()

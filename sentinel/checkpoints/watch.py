@@ -8,6 +8,7 @@ the newer ones turn out to be no good.
 from __future__ import annotations
 
 import glob
+import heapq
 import os
 import stat
 import time
@@ -31,7 +32,8 @@ OVERTAKEN_SECONDS = 10.0
 """The same, where a newer one is whole already: the writer has gone on."""
 STATS_PER_LOOK = 4000
 """So many candidates are looked at from outside in one look; the others have their turn in the next ones."""
-_OLD_PER_LOOK = 64
+_OLD_PER_LOOK = 16
+_MOST_TEMPORARIES = 1024
 _CLOSELY = 2
 _TRIES_PER_LOOK = 64
 _AGAIN_SECONDS = 2.0
@@ -58,6 +60,7 @@ class _Known:
     candidate: Candidate
     shallow: tuple[int, int, int] = (0, 0, 0)
     walked: float = float("-inf")
+    looked: float = float("-inf")
     print: _Print | None = None
     since: float = 0.0
     first_seen: float = 0.0
@@ -89,6 +92,11 @@ class Watcher:
         self._stats = stats_per_look
         self._look = look
         self._known: dict[str, _Known] = {}
+        self._backlog: list[_Known] = []  # not yet looked at from outside; the most promising at the end
+        self._open: dict[str, _Known] = {}  # new, or under way
+        self._rest: list[_Known] = []
+        self._closely: list[_Known] = []
+        self._newest: Checkpoint | None = None
         self._temporaries: dict[int, float] = {}
         self._arrived: set[str] = set()
         self._begun = False
@@ -100,9 +108,9 @@ class Watcher:
         Args:
             now: Unix seconds, on the clock that stamps the files.
         """
-        self._find(now)
-        for known, walk_after_s in self._to_stat():
-            self._stat(known, now, walk_after_s)
+        if self._listing.refresh() or not self._begun:
+            self._find(now)
+        self._look_outside(now)
         news = self._judge(now)
         self._begun = True
         return sorted(news, key=lambda found: found.finished)
@@ -113,7 +121,7 @@ class Watcher:
 
     def newest(self) -> Checkpoint | None:
         """The newest whole one, as of the last look."""
-        return max(self.complete(), key=lambda found: (found.finished, found.step or -1), default=None)
+        return self._newest
 
     def complete(self) -> list[Checkpoint]:
         """All that are known to be whole. Old ones are looked into only when they are needed."""
@@ -158,42 +166,58 @@ class Watcher:
     # Finding
 
     def _find(self, now: float) -> None:
-        seen = set()
+        seen: set[str] = set()
+        new: list[_Known] = []
         for candidate in self._listing.candidates():
             seen.add(candidate.path)
             if candidate.path not in self._known:
-                self._known[candidate.path] = _Known(candidate, since=now, first_seen=now, old=not self._begun)
+                known = _Known(candidate, since=now, first_seen=now, old=not self._begun)
+                self._known[candidate.path] = known
+                new.append(known)
         for gone in self._known.keys() - seen:
-            del self._known[gone]
+            self._open.pop(gone, None)
+            if self._known.pop(gone).checkpoint == self._newest:
+                self._newest = None
+        if len(new) > self._stats:
+            new.sort(key=lambda known: (step_of(Path(known.candidate.path)) or -1, known.candidate.path))
+        self._backlog = [*(known for known in self._backlog if known.candidate.path in self._known), *new]
         for inode in self._listing.temporaries():
             self._temporaries.setdefault(inode, now)
-        while len(self._temporaries) > 1024:
+        while len(self._temporaries) > _MOST_TEMPORARIES:
             del self._temporaries[next(iter(self._temporaries))]
         self._arrived &= seen
+        self._sort_out()
 
-    def _to_stat(self) -> list[tuple[_Known, float]]:
-        """Which to look at from outside now: what is new or under way, the newest, and some old ones in turn."""
-        new = [known for known in self._known.values() if known.print is None]
-        if len(new) > self._stats:
-            new.sort(key=lambda known: (step_of(Path(known.candidate.path)) or -1, known.candidate.path), reverse=True)
-        open_ones = [known for known in self._known.values() if known.print is not None and known.checkpoint is None]
-        open_ones = [known for known in open_ones if not known.old or known.form is not None]
-        settled = [known for known in self._known.values() if known.checkpoint is not None]
-        settled += [known for known in self._known.values() if known.old and known.form is None and known.print]
-        self._turn += _OLD_PER_LOOK
-        turn = [settled[(self._turn + index) % len(settled)] for index in range(min(_OLD_PER_LOOK, len(settled)))]
-        closely = sorted(settled, key=_changed, reverse=True)[:_CLOSELY]
-        chosen = {id(known): (known, _WALK_OLD_SECONDS) for known in turn}
-        for known in (*closely, *open_ones[: self._stats], *new[: self._stats]):
-            chosen[id(known)] = (known, _WALK_NEW_SECONDS)
-        return list(chosen.values())
+    def _sort_out(self) -> None:
+        """Those at rest are looked at now and then, the newest of them more often."""
+        self._rest = [known for known in self._known.values() if known.print is not None]
+        self._closely = heapq.nlargest(_CLOSELY, self._rest, key=_changed)
+
+    def _look_outside(self, now: float) -> None:
+        """New ones, those under way, the newest, and some others in turn."""
+        came = bool(self._backlog)
+        for known in [self._backlog.pop() for _ in range(min(self._stats, len(self._backlog)))]:
+            self._stat(known, now, _WALK_NEW_SECONDS)
+            self._open[known.candidate.path] = known
+        for known in list(self._open.values())[: self._stats]:
+            self._stat(known, now, _WALK_NEW_SECONDS)
+        for known in self._closely:
+            self._stat(known, now, _WALK_NEW_SECONDS)
+        for _ in range(min(_OLD_PER_LOOK, len(self._rest))):
+            self._turn = (self._turn + 1) % len(self._rest)
+            self._stat(self._rest[self._turn], now, _WALK_OLD_SECONDS)
+        if came:
+            self._sort_out()
 
     def _stat(self, known: _Known, now: float, walk_after_s: float) -> None:
         path = known.candidate.path
+        if known.looked == now:
+            return
+        known.looked = now
         try:
             found = os.stat(path)
             shallow = (found.st_ino, found.st_size, found.st_mtime_ns)
-            if known.checkpoint is not None and shallow == known.shallow and 0 <= now - known.walked < walk_after_s:
+            if path not in self._open and shallow == known.shallow and 0 <= now - known.walked < walk_after_s:
                 return
             outside = _outside(path, found)
         except OSError:
@@ -205,9 +229,11 @@ class Watcher:
             if began is not None and not known.old:
                 known.first_seen, known.renamed = min(began, known.first_seen), True
         elif known.print != outside:
-            known.print, known.since, known.form = outside, now, None
-            known.old = False
+            known.print, known.since, known.form, known.old = outside, now, None, False
+            self._open[path] = known
             if known.checkpoint is not None:  # written again in place: a new one under an old name
+                if known.checkpoint == self._newest:
+                    self._newest = None
                 known.checkpoint, known.first_seen, known.renamed = None, now, False
                 began = self._temporaries.pop(outside.inode, None)
                 if began is not None:
@@ -220,22 +246,29 @@ class Watcher:
 
     def _judge(self, now: float) -> list[Checkpoint]:
         """New ones always; those that were there before, newest first, until one is whole."""
+        if self._newest is None:
+            self._newest = max(self.complete(), key=_rank, default=None)
         news: list[Checkpoint] = []
-        waiting = [known for known in self._known.values() if known.print is not None and known.checkpoint is None]
-        newest = self.newest()
-        floor = newest.finished if newest else float("-inf")
         tries = 0
+        waiting = [known for known in self._open.values() if known.print is not None]
+        if self._newest is None:
+            waiting = [known for known in self._known.values() if known.print is not None and known.checkpoint is None]
         for known in sorted(waiting, key=_changed, reverse=True):
-            if known.old and _changed(known) <= floor:
+            path, newest = known.candidate.path, self._newest
+            if known.old and newest is not None and _changed(known) <= newest.finished:
+                self._open.pop(path, None)  # it is not needed, as long as that one is there
                 continue
             tries += 1
             if known.old and tries > _TRIES_PER_LOOK:
                 break
-            made = self._try(known, now, floor)
-            if made is not None:
-                news.append(made)
-                if made.state is CheckpointState.COMPLETE:
-                    floor = max(floor, made.finished)
+            made = self._try(known, now, newest.finished if newest else float("-inf"))
+            if made is None:
+                self._open[path] = known
+                continue
+            self._open.pop(path, None)
+            news.append(made)
+            if made.state is CheckpointState.COMPLETE and (newest is None or _rank(made) > _rank(newest)):
+                self._newest = made
         return news
 
     def _try(self, known: _Known, now: float, floor: float) -> Checkpoint | None:
@@ -298,6 +331,10 @@ def _has_marker(path: str, marker: str) -> bool:
     """In the directory, or beside it; `{name}` in the marker's name is the checkpoint's."""
     name = marker.replace("{name}", os.path.basename(path))
     return os.path.exists(f"{path}/{name}") or os.path.exists(f"{os.path.dirname(path)}/{name}")
+
+
+def _rank(found: Checkpoint) -> tuple[float, int]:
+    return found.finished, found.step if found.step is not None else -1
 
 
 def _changed(known: _Known) -> float:
