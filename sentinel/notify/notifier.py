@@ -156,6 +156,7 @@ class Notifier:
         if change.firing:
             self._hear_firing(change, at)
         elif change.resolving:
+            self._say_what_is_due(change.alert, at)
             self._hear_over(change.alert, change.reason.value, at)
 
     def on_job_end(self, job: Job) -> None:
@@ -276,6 +277,13 @@ class Notifier:
             name = router.group_id(receiver, alert, self._directory.settings.route)
             group = self._groups.get(name) or Group(name, receiver)
             self._groups[name] = router.hear(group, alert, at, self._directory.settings.route, limit=limit)
+
+    def _say_what_is_due(self, alert: Alert, at: float) -> None:
+        """What should be told by now is told, even where a job that helped itself at once ended it before our tick."""
+        for group in list(self._groups.values()):
+            due = group.due is not None and group.due <= at
+            if due and any(member.alert.id == alert.id and not member.told for member in group.members):
+                self._flush(group, at)
 
     def _hear_over(self, alert: Alert, why: str, at: float) -> None:
         for group in list(self._groups.values()):

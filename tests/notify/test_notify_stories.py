@@ -31,6 +31,15 @@ async def test_a_critical_alert_is_told_at_once_and_its_end_as_well() -> None:
     assert [event.kind for event in desk.events] == ["notification.sent", "notification.sent"]
 
 
+async def test_a_critical_alert_that_its_request_ended_at_once_is_told_all_the_same() -> None:
+    desk = Desk()
+    change = firing()
+    desk.notifier.on_transition(change)
+    desk.notifier.on_transition(resolving(change, NOW + 0.3))
+    await desk.after(2)
+    assert desk.carrier.titles() == ["CRITICAL: llama runs out of memory", "Resolved: MemoryLow on llama"]
+
+
 async def test_a_warning_waits_for_company_and_what_ends_meanwhile_is_never_mentioned() -> None:
     desk = Desk()
     change = firing(severity="warning")
