@@ -72,6 +72,10 @@ REFUSED: dict[str, str] = {
     ),
     "info": "it is experimental in Prometheus",
     "integral": "it is experimental in Prometheus",
+    **dict.fromkeys(
+        ["start_timestamp", "ignore_start_times", "st_of_first_over_time", "st_of_last_over_time"],
+        "it reads start timestamps, which are experimental in Prometheus and which sentinel does not have",
+    ),
     "holt_winters": "Prometheus 3 calls it `double_exponential_smoothing`",
 }
 """Functions that Prometheus has or had and sentinel refuses, with the reason."""

@@ -325,6 +325,10 @@ class _Parser:
             self._expect(")")
         else:
             token = self._now
+            if token.text == "st":
+                raise Refused(
+                    "start timestamps (`@st`) are experimental in Prometheus and refused here", mark.start, token.end
+                )
             at = self._signed("a Unix time in seconds, start() or end()")
             if not abs(at) < _LATEST:
                 raise PromQLError("this moment is out of range", token.start, token.end)

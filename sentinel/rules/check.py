@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING
 from sentinel.errors import Problem, nearest
 from sentinel.model.families import METRICS, OWNER
 from sentinel.model.labels import METRIC_NAME, Labels
+from sentinel.rules.bounds import VALUES, bounds
 from sentinel.rules.loader import DEFAULTS, Options, read
 from sentinel.rules.ruleset import Group, Rule, RuleSet
-from sentinel.rules.shapes import Shape, metric_of, of_metric, shape, vector
+from sentinel.rules.shapes import Shape, fixed, metric_of, of_metric, shape, vector
 from sentinel.rules.template_tree import Field, Variable, fields_in
 from sentinel.units import format_duration
 
 if TYPE_CHECKING:
+    from sentinel.promql.series import Matcher
     from sentinel.promql.tree import Aggregate, Binary, Expr, Range, Selector
 
 FEWEST_SAMPLES = 4
 """In a range, so that a rate or a slope is worth something."""
-
-_KEEPS_RANGE = frozenset(
-    {"avg_over_time", "min_over_time", "max_over_time", "last_over_time", "quantile_over_time", "first_over_time"}
-)
 
 
 @dataclass(slots=True)
@@ -165,12 +163,28 @@ class _Linter:
             _warn(rule, f"unknown metric `{name}`", start, start + len(name), hint)
             return
         for matcher in selector.matchers:
+            self._value(rule, selector, matcher, name)
             if matcher.name != METRIC_NAME and not found.may_have(matcher.name):
                 place = rule.spec.expr.find(matcher.name, start, selector.span.end)
                 near = nearest(matcher.name, found.possible)
                 hint = f"`{near}`" if near else _those(name, found.possible)
                 begin = place if place >= 0 else start
                 _warn(rule, f"`{name}` has no label `{matcher.name}`", begin, begin + len(matcher.name), hint)
+
+    @staticmethod
+    def _value(rule: Rule, selector: Selector, matcher: Matcher, name: str) -> None:
+        known = VALUES.get((name, matcher.name))
+        if known is None or matcher.match.value != "=" or not matcher.value or matcher.value in known:
+            return
+        place = rule.spec.expr.find(matcher.value, selector.span.start, selector.span.end)
+        begin, near = (place if place >= 0 else selector.span.start), nearest(matcher.value, known)
+        _warn(
+            rule,
+            f"`{name}` has no `{matcher.name}` of this value",
+            begin,
+            begin + len(matcher.value),
+            f"`{near}`" if near else ", ".join(f"`{value}`" for value in sorted(known)),
+        )
 
     def _range(self, rule: Rule, part: Range) -> None:
         name = metric_of(part.selector)
@@ -203,15 +217,13 @@ class _Linter:
         if part.op not in COMPARISON or part.returns_bool:
             return
         for one, other, op in ((part.left, part.right, part.op), (part.right, part.left, _MIRROR[part.op])):
-            number, name = _number(other), _ratio(one)
-            if number is not None and name and _never(op, number):
-                _warn(
-                    rule,
-                    f"`{name}` lies between 0 and 1, so this never holds",
-                    part.span.start,
-                    part.span.end,
-                    f"{number / 100:g}" if 1 < number <= 100 else None,
-                )
+            number = _number(other)
+            if number is None or _number(one) is not None:
+                continue
+            found = bounds(one)
+            if found.why and found.never(op, number):
+                hint = f"{number / 100:g}" if found.share and 1 < number <= 100 else None
+                _warn(rule, f"{found.why}, so this never holds", part.span.start, part.span.end, hint)
 
     def _join(self, rule: Rule, part: Binary) -> None:
         if part.op == "or" or not vector(part.left) or not vector(part.right):
@@ -229,6 +241,17 @@ class _Linter:
                     part.op_span.start,
                     part.op_span.end,
                     self._remedy(part, left, right),
+                )
+                return
+        ours, theirs = fixed(part.left), fixed(part.right)
+        for name in sorted(ours.keys() & theirs.keys()):
+            if ours[name] != theirs[name] and (name in labels) is part.matching.on:
+                _warn(
+                    rule,
+                    f'these never match: `{name}` is "{ours[name]}" on the left and "{theirs[name]}" on the right',
+                    part.op_span.start,
+                    part.op_span.end,
+                    f"`{part.op} ignoring({name})`",
                 )
                 return
 
@@ -300,35 +323,3 @@ def _number(expr: Expr) -> float | None:
             below = _number(inner)
             return None if below is None else -below
     return None
-
-
-def _ratio(expr: Expr) -> str:
-    """The name of the ratio that `expr` is a reading of, or ""."""
-    from sentinel.promql import tree
-
-    match tree.bare(expr):
-        case tree.Selector() as selector:
-            name = metric_of(selector)
-            return name if name.endswith("_ratio") and name in METRICS else ""
-        case tree.Range(selector=selector):
-            return _ratio(selector)
-        case tree.Call(function=function, args=args) if function in _KEEPS_RANGE:
-            return _ratio(args[-1])
-        case tree.Aggregate(op=op, expr=inner) if op in ("avg", "min", "max", "topk", "bottomk", "quantile"):
-            return _ratio(inner)
-    return ""
-
-
-def _never(op: str, number: float) -> bool:
-    match op:
-        case ">":
-            return number >= 1
-        case ">=":
-            return number > 1
-        case "<":
-            return number <= 0
-        case "<=":
-            return number < 0
-        case "==":
-            return not 0 <= number <= 1
-    return False

@@ -201,8 +201,11 @@ class _File:
             expression.report(error.message, error.hint, start=error.start, end=error.end)
             return None
         if (kind := type_of(expr)) not in ("scalar", "instant vector"):
-            expression.report(f"a rule needs an instant vector or a scalar, and this is a {kind.value}")
-            return None
+            # Prometheus loads it too, and cannot evaluate it.
+            expression.report(
+                f"a rule needs an instant vector or a scalar, and this is a {kind.value}: it will always fail",
+                severity="warning",
+            )
         return Rule(spec, expr, metric_names(expr), labels, annotations, expression, texts)
 
     def _recorded(self, fields: Fields, name: str) -> None:
@@ -217,10 +220,13 @@ class _File:
     def _labels(self, fields: Fields) -> tuple[tuple[str, Template], ...]:
         found = self._templates(fields, "labels")
         node = fields.get("labels")
-        if node is not None:
-            for name in ("__name__", "alertname"):
-                if name in node.entries:
-                    node.entries[name][0].report(f"the label `{name}` is set by sentinel itself")
+        if node is not None and "__name__" in node.entries:
+            node.entries["__name__"][0].report("the label `__name__` is set by sentinel itself")
+        if node is not None and "alertname" in node.entries and fields.get("record") is None:
+            node.entries["alertname"][0].report(
+                "the label `alertname` is the alert's name, whatever is written here", severity="warning"
+            )
+            found = tuple(label for label in found if label[0] != "alertname")
         return found
 
     def _templates(self, fields: Fields, key: str) -> tuple[tuple[str, Template], ...]:

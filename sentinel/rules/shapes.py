@@ -153,6 +153,34 @@ def _joined(binary: Binary, recorded: Recorded) -> Shape:
     return left.only(labels) if matching.on else left.without(labels)
 
 
+def fixed(expr: Expr) -> dict[str, str]:
+    """Labels that every element of `expr` has with one and the same value, since a selector asks for it."""
+    from sentinel.promql import tree
+
+    match expr:
+        case tree.Selector(matchers=matchers):
+            equal = {m.name: m.value for m in matchers if m.match.value == "=" and m.value}
+            equal.pop(METRIC_NAME, None)
+            return equal
+        case tree.Range(selector=inner):
+            return fixed(inner)
+        case tree.Subquery(expr=inner) | tree.Paren(expr=inner) | tree.Unary(expr=inner):
+            return fixed(inner)
+        case tree.Call(function=function, args=args):
+            if function.startswith(("label_", "absent", "histogram_quantiles")):
+                return {}
+            return next((fixed(arg) for arg in reversed(args) if fixed(arg)), {})
+        case tree.Aggregate(expr=inner, grouping=grouping, without=without, op=op):
+            every = op in ("topk", "bottomk", "limitk")
+            kept = fixed(inner)
+            return {name: value for name, value in kept.items() if every or (name in grouping) is not without}
+        case tree.Binary(op="and" | "unless", left=left):
+            return fixed(left)
+        case tree.Binary(left=left, right=right) if not vector(left) or not vector(right):
+            return fixed(left) or fixed(right)
+    return {}
+
+
 def vector(expr: Expr) -> bool:
     """Whether it yields elements with labels."""
     from sentinel.promql import type_of

@@ -256,3 +256,11 @@ def test_a_quoted_name_is_the_metric_s_name() -> None:
 
     assert isinstance(expr, Selector)
     assert expr.name == "http.requests"
+
+
+@pytest.mark.parametrize(
+    "text", ["start_timestamp(up)", "up@st", "rate(up[5m] @ st)", "ignore_start_times(rate(up[5m]))"]
+)
+def test_start_timestamps_are_refused_by_name(text: str) -> None:
+    with pytest.raises(Refused, match="start timestamps"):
+        parse(text)

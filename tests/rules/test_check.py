@@ -35,6 +35,19 @@ ODD = [
     ("the same, the other way round", "50 < avg(max_over_time(host_shm_used_ratio[5m]))", "`host_shm_used_ratio` lies between 0 and 1, so this never holds", "50 < avg(max_over_time(host_shm_used_ratio[5m]))", "0.5"),
     ("a join that never matches", "job_memory_used_bytes / host_memory_total_bytes > 1", "these never match: the right side has no `job`", "/", "`/ on() group_left()`"),
     ("a set that never matches", "job_processes > 1 and gpu_up == 0", "these never match: the right side has no `job`", "and", "`and on()`"),
+    ("an up that is more than up", "job_up > 1", "`job_up` is 0 or 1, so this never holds", "job_up > 1", None),
+    ("half an up", "job_up == 0.5", "`job_up` is 0 or 1, so this never holds", "job_up == 0.5", None),
+    ("a counter below zero", "job_cpu_seconds_total < 0", "`job_cpu_seconds_total` counts up from 0, so this never holds", "job_cpu_seconds_total < 0", None),
+    ("a gauge below zero", "sum(job_memory_used_bytes) < 0", "`job_memory_used_bytes` is never negative, so this never holds", "sum(job_memory_used_bytes) < 0", None),
+    ("a rate below zero", "0 > sum by (job) (rate(log_lines_total[1m]))", "`rate` is never negative, so this never holds", "0 > sum by (job) (rate(log_lines_total[1m]))", None),
+    ("a product below zero", "job_processes * 2 <= -1", "`job_processes` is never negative, so this never holds", "job_processes * 2 <= -1", None),
+    ("a bool as a number", "(job_processes > bool 5) > 1", "`bool` gives 0 or 1, so this never holds", "(job_processes > bool 5) > 1", None),
+    ("absent as a truth value", "absent(job_up) == 0", "`absent` is 1 or nothing, so this never holds", "absent(job_up) == 0", None),
+    ("two jobs at once", 'job_up{job="a"} == 1 and job_up{job="b"} == 1', 'these never match: `job` is "a" on the left and "b" on the right', "and", "`and ignoring(job)`"),
+    ("two states joined", 'job_state{state="paused"} * on (job, state) job_state{state="running"} == 1', 'these never match: `state` is "paused" on the left and "running" on the right', "*", None),
+    ("a value that never comes", 'job_state{state="runing"} == 1', "`job_state` has no `state` of this value", "runing", "`running`"),
+    ("a reason that never comes", 'gpu_throttled{reason="thermal"} == 1', "`gpu_throttled` has no `reason` of this value", "thermal", "`sw_thermal`"),
+    ("a range as the whole", "job_processes[5m]", "a rule needs an instant vector or a scalar, and this is a range vector: it will always fail", None, None),
     ("a join on a label of one side", "job_processes * on (uuid) job_processes > 1", None, None, None),
 ]  # fmt: skip
 
@@ -50,7 +63,7 @@ def test_it_names(tmp_path: Path, expr: str, message: str | None, where: str | N
     assert problem.message == message
     assert problem.severity == "warning"
     assert problem.source is not None
-    assert problem.source[problem.column - 1 : problem.column - 1 + problem.width] == where
+    assert where is None or problem.source[problem.column - 1 : problem.column - 1 + problem.width] == where
     assert hint is None or (problem.hint or "").startswith(hint)
 
 
@@ -66,6 +79,19 @@ FINE = [
     "host_load1 > scalar(count(job_up))",
     "rate(job_cpu_seconds_total[8s]) > 1",
     "gpu_utilization_ratio >= 1",
+    "job_memory_headroom_bytes < 0",
+    "deriv(job_memory_used_bytes[1m]) < 0",
+    "predict_linear(host_disk_free_bytes[10m], 3600) < 0",
+    "job_memory_limit_bytes - job_memory_used_bytes < 0",
+    "sum(gpu_utilization_ratio) > 2",
+    "avg(job_up) == 0.5",
+    "job_up < 1",
+    "gpu_temperature_celsius < 0",
+    'job_state{state="paused"} == 1 or job_state{state="running"} == 1',
+    'job_up{job="a"} and on () job_up{job="b"}',
+    'job_state{state="paused"} and ignoring (state) job_state{state!="running"}',
+    'job_state{state=~"run.*"} == 1',
+    "avg_over_time(job_up[1m]) < 0.5",
     "gpu_memory_used_bytes / on (uuid, mig) sum by (uuid) (gpu_memory_total_bytes) > 0.9",
 ]
 
@@ -189,6 +215,37 @@ FILES = {
     "an unknown function": "groups: [{name: g, rules: [{alert: A, expr: 'rat(up[5m])'}]}]",
     "a missing range": "groups: [{name: g, rules: [{alert: A, expr: 'rate(up)'}]}]",
     "a limit": "groups: [{name: g, limit: 5, rules: [{alert: A, expr: up}]}]",
+    "a label that promises a name": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {__name__: c}}]}]",
+    "a label value that is no text": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {a: 5}}]}]",
+    "an empty label value": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {a: ''}}]}]",
+    "a bad template in a label": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {a: '{{ if }}'}}]}]",
+    "a template with an unknown function": "groups: [{name: g, rules: [{alert: A, expr: up, annotations: {a: '{{ foo $value }}'}}]}]",
+    "an annotation with an odd name": "groups: [{name: g, rules: [{alert: A, expr: up, annotations: {'a b': c}}]}]",
+    "no expression": "groups: [{name: g, rules: [{alert: A}]}]",
+    "an empty expression": "groups: [{name: g, rules: [{alert: A, expr: ''}]}]",
+    "a range as the expression": "groups: [{name: g, rules: [{alert: A, expr: 'up[5m]'}]}]",
+    "a series with the label of alerts": "groups: [{name: g, rules: [{record: a, expr: up, labels: {alertname: c}}]}]",
+    "an alert that names itself": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {alertname: c}}]}]",
+    "a number as the expression": "groups: [{name: g, rules: [{alert: A, expr: '1'}]}]",
+    "a text as the expression": "groups: [{name: g, rules: [{record: a, expr: '\"a\"'}]}]",
+    "a negative duration": "groups: [{name: g, rules: [{alert: A, expr: up, for: -5m}]}]",
+    "a compound duration": "groups: [{name: g, interval: 1h30m, rules: [{alert: A, expr: up, for: 1d12h}]}]",
+    "a duration in the wrong order": "groups: [{name: g, rules: [{alert: A, expr: up, for: 30m1h}]}]",
+    "a fractional duration": "groups: [{name: g, rules: [{alert: A, expr: up, for: 1.5m}]}]",
+    "rules that are no list": "groups: [{name: g, rules: {alert: A, expr: up}}]",
+    "groups that are no list": "groups: {name: g}",
+    "another top-level key": "groups: []\nextra: 1",
+    "no groups": "{}",
+    "YAML that is none": "groups: [",
+    "a repeated key": "groups: [{name: g, name: h}]",
+    "the same alert with other labels": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {a: b}}, {alert: A, expr: up, labels: {a: c}}]}]",
+    "keep_firing_for of a recording rule": "groups: [{name: g, rules: [{record: b, expr: up, keep_firing_for: 5m}]}]",
+    "keep_firing_for": "groups: [{name: g, rules: [{alert: A, expr: up, keep_firing_for: 5m}]}]",
+    "a bare comparison of texts": "groups: [{name: g, rules: [{alert: A, expr: 'up > \"a\"'}]}]",
+    "two numbers compared without bool": "groups: [{name: g, rules: [{alert: A, expr: '1 > 2'}]}]",
+    "a bad regular expression": "groups: [{name: g, rules: [{alert: A, expr: 'up{a=~\"(\"}'}]}]",
+    "a selector of everything": "groups: [{name: g, rules: [{alert: A, expr: '{a=~\".*\"}'}]}]",
+    "an alert with an odd name": "groups: [{name: g, rules: [{alert: 'A b/c', expr: up}]}]",
     "duplicates": "groups: [{name: g, rules: [{alert: A, expr: up}, {alert: A, expr: up}]}]",
 }
 
