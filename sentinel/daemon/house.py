@@ -382,6 +382,9 @@ class House:
 
     def _compact(self) -> None:
         rooms = self.rooms
+        if self._journal.removed:
+            words = f"{self._place.state} was removed while sentinel runs: its journal is begun anew from memory"
+            rooms.hub.publish(event("store.removed", words, at=self.clock.now(), severity=Severity.CRITICAL))
         try:
             self._journal.compact(
                 chain(

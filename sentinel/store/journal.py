@@ -12,6 +12,7 @@ has just become full.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import threading
@@ -66,8 +67,13 @@ class JournalFile:
 
     @property
     def wants_compaction(self) -> bool:
-        """Whether it has grown to several times what it was after the last one."""
-        return self._offset > max(_SMALLEST_TO_COMPACT, 4 * self._compacted)
+        """Whether it has grown to several times what it was after the last one, or was removed."""
+        return self.removed or self._offset > max(_SMALLEST_TO_COMPACT, 4 * self._compacted)
+
+    @property
+    def removed(self) -> bool:
+        """Whether somebody removed it while we had it open: what is written there now is lost with our process."""
+        return self._descriptor is not None and not self._path.exists()
 
     def append(self, kind: str, data: Mapping[str, object]) -> None:
         """Make one record durable. When this returns it is on the disk.
@@ -78,6 +84,8 @@ class JournalFile:
         """
         with self._lock:
             try:
+                if self.removed:
+                    raise FileNotFoundError(errno.ENOENT, "it was removed")  # until it is begun anew
                 if self._descriptor is None:
                     self._open()
                 self._write(_line(self._seq + 1, self._clock.now(), kind, data))
@@ -104,7 +112,8 @@ class JournalFile:
     def compact(self, records: Iterable[tuple[str, Mapping[str, object]]]) -> None:
         """Begin anew with the records that describe the present state (kind and data).
 
-        The new file takes the old one's place in one step; sequence numbers go on.
+        The new file takes the old one's place in one step; sequence numbers go on. Where
+        the directory is gone it is made again.
 
         Raises:
             JournalUnavailable: The old file stays in use.
@@ -122,6 +131,7 @@ class JournalFile:
             beside = self._path.with_name(self._path.name + ".new")
             descriptor = -1
             try:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
                 _write_all(descriptor, content + bytes(_CHUNK), 0)
                 os.fsync(descriptor)

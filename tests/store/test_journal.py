@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -204,3 +205,21 @@ def test_a_full_disk_at_the_start_is_no_reason_not_to_start(small_disk: SmallDis
     journal.append("job", {"number": 2})
 
     assert numbers(journal) == [2]
+
+
+def test_one_that_was_removed_takes_no_record_until_it_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "journal"
+    path.parent.mkdir()
+    journal = opened(path)
+    journal.append("job", {"number": 1})
+    assert not journal.wants_compaction
+    shutil.rmtree(path.parent)
+
+    assert journal.wants_compaction
+    with pytest.raises(JournalUnavailable, match="removed"):
+        journal.append("job", {"number": 2})
+    journal.compact([("job", {"number": 1})])
+    journal.append("job", {"number": 3})
+
+    assert numbers(opened(path)) == [1, 3]
+    assert not journal.removed
