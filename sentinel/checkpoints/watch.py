@@ -420,6 +420,16 @@ def history(places: Iterable[CheckpointDir | str], now: float, *, most: int = 20
     return made
 
 
+def extent(path: Path) -> tuple[int, int, float]:
+    """Bytes and files of one checkpoint, and when its last byte was written (Unix seconds).
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    outside = _outside(str(path), os.stat(path))
+    return outside.size_bytes, outside.files, outside.changed
+
+
 def free_space(places: Iterable[str]) -> tuple[int, int | None] | None:
     """Bytes and inodes left where a job writes: the least over its places.
 

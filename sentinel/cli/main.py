@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "alerts": ("alerts", "list alerts"),
     "events": ("events", "what happened, newest last"),
     "logs": ("logs", "what log lines mean; a job's output"),
+    "checkpoints": ("checkpoints", "look into checkpoints: whole? resumable? how often?"),
     "tui": ("tui", "the live dashboard"),
     "checkpoint": ("ask", "ask a job to write a checkpoint now"),
     "degrade": ("ask", "ask a job to use less, one step"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sentinel.actions.dispatcher import Dispatcher
-from sentinel.checkpoints.watch import newest
+from sentinel.checkpoints.watch import Survey, survey
 from sentinel.clock import Clock
 from sentinel.collectors.joblogs import JobLogs
 from sentinel.daemon import overview
@@ -27,7 +27,7 @@ from sentinel.jobs.monitor import Monitor
 from sentinel.jobs.register import Register
 from sentinel.model.alerts import Alert, RuleSpec
 from sentinel.model.checkpoints import Checkpoint
-from sentinel.model.events import Event, event
+from sentinel.model.events import Event, Severity, event
 from sentinel.model.jobs import Job, JobSpec, ProcessId
 from sentinel.model.requests import Request, RequestKind
 from sentinel.model.silences import Silence
@@ -303,7 +303,8 @@ class DaemonCore:
         if foreign := owner.uid != os.getuid():
             rooms.hands.promise(made.job)
         rooms.monitor.tick()
-        found = await self._look_for_checkpoint(made.job)
+        surveyed = await self._look_for_checkpoints(made.job)
+        found = surveyed.newest
         return Registration(
             made.job,
             made.renamed_from,
@@ -313,6 +314,7 @@ class DaemonCore:
             {
                 "checkpoint": _checkpoint(found, self.now()) if found else None,
                 "checkpoint_age_seconds": max(0.0, self.now() - found.finished) if found else None,
+                "checkpoints_skipped": [{"path": each.path, "reason": each.reason} for each in surveyed.skipped],
                 "receivers": rooms.notifier.receivers(),
                 "mode": self.mode,
             },
@@ -394,15 +396,29 @@ class DaemonCore:
         """Send a test message."""
         return await self._rooms.notifier.test(receiver)
 
-    async def _look_for_checkpoint(self, job: Job) -> Checkpoint | None:
+    async def _look_for_checkpoints(self, job: Job) -> Survey:
         """What there is to resume from; a user's own paths only, and never for long."""
-        places = [place.path for place in job.spec.checkpoints]
-        if not places or job.uid != os.getuid():
-            return None
+        if not job.spec.checkpoints or job.uid != os.getuid():
+            return Survey(None)
         try:
-            return await asyncio.wait_for(asyncio.to_thread(newest, places, self.now()), 5.0)
+            found = await asyncio.wait_for(asyncio.to_thread(survey, job.spec.checkpoints, self.now()), 5.0)
         except (TimeoutError, OSError):
-            return None
+            return Survey(None)
+        for each in found.skipped:
+            instead = f"; {found.newest.path} is the newest to resume from" if found.newest else ""
+            self._rooms.hub.publish(
+                event(
+                    "checkpoint.skipped",
+                    f"{job.name} cannot resume from {each.path}: {each.reason}{instead}",
+                    at=self.now(),
+                    job=job.name,
+                    severity=Severity.WARNING,
+                    uid=job.uid,
+                    id=job.id,
+                    checkpoint=encode(each),
+                )
+            )
+        return found
 
 
 def _checkpoint(found: Checkpoint, now: float) -> dict[str, Any]:
