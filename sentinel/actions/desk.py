@@ -82,6 +82,7 @@ class Desk:
         self._waiting.setdefault(request_id, []).append(future)
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(future, within_s)
+        self.look(self.clock.now())  # its time may be up since the last tick
         return self.request(request_id)
 
     def request(self, request_id: str) -> Request:

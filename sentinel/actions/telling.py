@@ -47,10 +47,10 @@ def closing(request: Request) -> str:
     """How it ended, in one line."""
     answer = request.answer.value if request.answer else "open"
     if request.answer is Answer.SUPPRESSED:
-        return f"did not ask {request.job} {wish(request)}: {request.detail}"
+        return f"did not ask {request.job} {wish(request)}: {request.words}"
     effect = " and seen" if request.effect is Effect.OBSERVED else ""
     return f"{request.kind.value} of {request.job}: {answer}{effect}" + (
-        f" ({request.detail})" if request.detail else ""
+        f" ({request.words})" if request.detail else ""
     )
 
 

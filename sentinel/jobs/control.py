@@ -21,7 +21,7 @@ from sentinel.jobs.selection import Candidate
 from sentinel.jobs.settings import Settings
 from sentinel.jobs.trees import Forest
 from sentinel.logs.masking import clean
-from sentinel.model.jobs import Channel, How, Job
+from sentinel.model.jobs import Channel, How, Job, JobState
 from sentinel.model.requests import Delivery, Outcome, Request, RequestKind
 from sentinel.system import processes, signals
 from sentinel.system.processes import Stat
@@ -162,13 +162,18 @@ class Control:
         if not pids and not any(stat.alive for stat in members):
             return _refused("the job has no process any more")
         self._register.paused(job.id, request.by)
+        if not pids:
+            return _refused(f"{job.name} is paused already")
         return Delivery(Outcome.DONE, f"{_count(len(pids))} paused", tuple(pids))
 
     async def _resume(self, job: Job, request: Request) -> Delivery:
         if not self._register.may(job, Seen.RESUMED):
             return _refused(f"job {job.name!r} is {job.state.value}")
+        paused = job.state is JobState.PAUSED
         pids = await asyncio.to_thread(self._to_whole_tree, job, signal.SIGCONT, lambda stat: stat.state in _STOPPED)
         self._register.resumed(job.id, request.by)
+        if not pids and not paused:
+            return _refused(f"{job.name} is not paused")
         return Delivery(Outcome.DONE, f"{_count(len(pids))} resumed", tuple(pids))
 
     async def _stop(self, job: Job, request: Request) -> Delivery:

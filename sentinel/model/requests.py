@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+_GATE = re.compile(r"[a-z]+(_[a-z]+)*: ")
 
 
 class RequestKind(StrEnum):
@@ -101,6 +104,11 @@ class Request:
         """Whether an answer may still come."""
         return self.state is not RequestState.CLOSED
 
+    @property
+    def words(self) -> str:
+        """`detail` for people."""
+        return in_words(self.detail, sent=self.sent is not None)
+
     def wire(self) -> dict[str, object]:
         """What the job is told: the body of http, the content of file, the stdin of exec."""
         return {
@@ -113,6 +121,12 @@ class Request:
             "alert": self.alert,
             "deadline": self.deadline,
         }
+
+
+def in_words(detail: str, *, sent: bool) -> str:
+    """The `detail` of a request for people: without the name of the gate that it was stopped at."""
+    found = None if sent else _GATE.match(detail)
+    return detail[found.end() :] if found else detail
 
 
 class Outcome(StrEnum):

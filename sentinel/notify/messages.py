@@ -185,7 +185,7 @@ def _deed(request: Request) -> str:
     level = f" to level {request.level}" if request.kind in {RequestKind.DEGRADE, RequestKind.RESTORE} else ""
     wish = f"{request.kind.value}{level}"
     if request.answer is Answer.SUPPRESSED:
-        return f"sentinel did not ask for {wish}: {request.detail}"
+        return f"sentinel did not ask for {wish}: {request.words}"
     effect = {
         Effect.OBSERVED: ", and it was seen to work",
         Effect.NOT_OBSERVED: ", but nothing was seen to change",
@@ -194,7 +194,7 @@ def _deed(request: Request) -> str:
     if request.acknowledged is not None and request.sent is not None and request.acknowledged > request.sent:
         took = f" after {format_duration(request.acknowledged - request.sent)}"
     state = request.answer.value if request.answer else request.state.value
-    detail = f" ({request.detail})" if request.detail and request.answer not in {None, Answer.DONE} else ""
+    detail = f" ({request.words})" if request.detail and request.answer not in {None, Answer.DONE} else ""
     mark = " [not journalled]" if request.unjournalled else ""
     return f"sentinel asked for {wish}: {state}{took}{effect}{detail}{mark}"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sentinel.model.requests import in_words
 from sentinel.tui.text import words
 
 ENDED = frozenset({"succeeded", "failed", "preempted", "stopped", "lost"})
@@ -189,10 +190,11 @@ class Snapshot:
 
 
 def snapshot(data: Data, ended: list[Data] | None = None) -> Snapshot:
-    """The answer of /v1/overview; `ended` are jobs of /v1/jobs?all=1 that are no longer in it."""
+    """The answer of /v1/overview, then, the newest first, the jobs of /v1/jobs?all=1 that are no longer in it."""
     jobs = [job(item) for item in _objects(data, "jobs")]
     living = {one.id for one in jobs}
-    jobs += [one for one in map(job, ended or []) if one.id not in living and not one.alive]
+    over = [one for one in map(job, ended or []) if one.id not in living and not one.alive]
+    jobs += sorted(over, key=lambda one: -(one.ended or 0.0))
     health = _object(data, "health")
     return Snapshot(
         time=_number(data, "time") or 0.0,
@@ -278,7 +280,7 @@ def request(data: Data) -> Request:
         level=_number(data, "level"),
         by=_text(data, "by"),
         reason=_text(data, "reason"),
-        detail=_text(data, "detail"),
+        detail=in_words(_text(data, "detail"), sent=_number(data, "sent") is not None),
         via=_text(data, "via"),
     )
 

@@ -216,7 +216,7 @@ async def test_observing_says_all_it_would_have_done_and_does_nothing() -> None:
         (K.DEGRADE, Answer.SUPPRESSED),
     ]
     assert world.told() == ["request.closed", "request.closed"]
-    assert "did not ask llama to checkpoint: observe" in world.events[0].message
+    assert "did not ask llama to checkpoint: the daemon only observes" in world.events[0].message
 
 
 async def test_a_silenced_alert_asks_nothing() -> None:

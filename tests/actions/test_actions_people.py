@@ -25,6 +25,18 @@ async def test_a_person_asks_and_gets_the_answer() -> None:
     assert asked.by == "user:alice"
 
 
+async def test_who_waits_for_as_long_as_a_request_has_hears_that_it_was_not_answered() -> None:
+    """No tick comes between: the waiting itself looks at the time."""
+    world = World()
+    world.jobs.add(a_job(spec={"checkpoints": ()}))
+    world.jobs.answers[K.DUMP] = Delivery(Outcome.SENT)
+    waiting = asyncio.ensure_future(world.dispatcher.ask("llama", K.DUMP, by="user:a", timeout_s=4.0, wait_s=0.2))
+    await asyncio.sleep(0.05)
+    world.clock.advance(4.0)
+    asked = await waiting
+    assert (asked.answer, asked.detail) == (Answer.EXPIRED, "no answer in time")
+
+
 async def test_a_name_nobody_bears_is_corrected() -> None:
     world = World()
     world.jobs.add(a_job())

@@ -154,7 +154,7 @@ def test_following_events_gives_json_lines(sentinel: Sentinel, daemon: SmallDaem
         (
             Answer.EXPIRED,
             1,
-            "train: checkpoint was asked by signal:USR1 and not answered in time: SIGUSR1 to 1 process",
+            "train: checkpoint was asked by signal:USR1 and not answered in 5m: SIGUSR1 to 1 process",
         ),
         (Answer.SUPPRESSED, 1, "train: checkpoint was not sent: SIGUSR1 to 1 process"),
     ],
@@ -170,6 +170,31 @@ def test_asking_a_job_prints_what_happened(
     assert (said.code, said.out.strip()) == (code, words)
     assert daemon.all_requests[0].reason == "before the update"
     assert daemon.all_requests[0].deadline == NOW + 300
+
+
+def test_a_request_that_stays_open_was_not_answered(sentinel: Sentinel, daemon: SmallDaemon) -> None:
+    """The daemon may answer late, even with a request still on its way: then it is asked again until it is closed."""
+    daemon.add_job("train")
+    daemon.closes_after = 2
+    daemon.outcome = Answer.EXPIRED
+
+    said = sentinel("checkpoint", "train", "--timeout", "4s")
+
+    assert (said.code, said.out) == (
+        1, "train: checkpoint was asked by signal:USR1 and not answered in 4s: SIGUSR1 to 1 process\n",
+    )  # fmt: skip
+
+
+def test_why_a_request_was_not_sent_is_said_in_words(sentinel: Sentinel, daemon: SmallDaemon) -> None:
+    daemon.add_job("train")
+    daemon.barred = "no_channel: train declares no way to be asked for degrade (--on-degrade)"
+
+    said = sentinel("degrade", "train")
+
+    assert (
+        said.out == "train: degrade to level 1 refused: train declares no way to be asked for degrade (--on-degrade)\n"
+    )
+    assert json.loads(sentinel("degrade", "train", "--json").out)["detail"] == daemon.barred
 
 
 def test_asking_without_waiting(sentinel: Sentinel, daemon: SmallDaemon) -> None:

@@ -148,7 +148,7 @@ async def test_a_message_says_what_which_job_how_bad_since_when_and_what_was_don
     assert "value: 42 (limit 60)" in lines
     assert any(line.startswith("since: ") and line.endswith(", 4s ago") for line in lines)
     assert "sentinel asked for checkpoint: done after 4s, and it was seen to work" in lines
-    assert "sentinel did not ask for degrade to level 1: cooling_down: again in 4m" in lines
+    assert "sentinel did not ask for degrade to level 1: again in 4m" in lines
 
 
 async def test_text_from_jobs_is_data() -> None:

@@ -60,6 +60,8 @@ class SmallDaemon:
         self.all_silences: list[Silence] = []
         self.said: list[tuple[str, Any]] = []
         self.outcome = Answer.DONE
+        self.closes_after = 0
+        self.barred = ""
 
     # What a test prepares
 
@@ -161,7 +163,11 @@ class SmallDaemon:
         return [request for request in self.all_requests if job_id in (None, request.job_id)]
 
     def find_request(self, request_id: str) -> Request | None:
-        return next((request for request in self.all_requests if request.id == request_id), None)
+        self.closes_after -= 1
+        found = next((request for request in self.all_requests if request.id == request_id), None)
+        if found is not None and found.state is RequestState.SENT and self.closes_after <= 0:
+            found = replace(found, state=RequestState.CLOSED, closed=NOW + 2, answer=self.outcome)
+        return found
 
     def alerts(self, *, resolved: bool = False) -> Sequence[Alert]:
         return [alert for alert in self.all_alerts if resolved or alert.state is not AlertState.RESOLVED]
@@ -231,7 +237,11 @@ class SmallDaemon:
             new_id("r"), job.id, job.name, job.attempt, kind, 1 if kind is RequestKind.DEGRADE else None, reason, None,
             by, NOW, NOW + timeout_s,
         )  # fmt: skip
-        if wait_s:
+        if self.barred:
+            made = replace(made, state=RequestState.CLOSED, closed=NOW, answer=Answer.REFUSED, detail=self.barred)
+        elif self.closes_after:
+            made = replace(made, state=RequestState.SENT, sent=NOW, via="signal:USR1", detail="SIGUSR1 to 1 process")
+        elif wait_s:
             made = replace(
                 made, state=RequestState.CLOSED, sent=NOW, acknowledged=NOW + 1, closed=NOW + 2, answer=self.outcome,
                 effect=Effect.OBSERVED, via="signal:USR1", detail="SIGUSR1 to 1 process",
