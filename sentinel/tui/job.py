@@ -66,10 +66,9 @@ class Requests(Rows):
 class JobTitle(Lines):
     """One line: who the job is and how it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: Job | None, now: float) -> None:
         super().__init__(id="title")
-        self._job: Job | None = None
-        self._now = 0.0
+        self._job, self._now = job, now
 
     def show(self, job: Job | None, now: float) -> None:
         """Another moment."""
@@ -104,14 +103,14 @@ class JobPage(Page):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "back", key_display="esc")]
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__()
+    def __init__(self, job_id: str, measured: tuple[str, list[tuple[float, float]]] = ("", [])) -> None:
+        super().__init__(measured)
         self._job_id = job_id
         self._last: Job | None = None
 
     def panels(self) -> ComposeResult:
         """Chart and questions above, requests and events below."""
-        yield JobTitle()
+        yield JobTitle(self.job(), self.home.seen.time if self.home.seen else 0.0)
         with Horizontal(id="upper"):
             yield Vertical(MemoryChart(), id="chart-panel", classes="panel")
             with VerticalScroll(id="facts", classes="panel"):
@@ -145,14 +144,11 @@ class JobPage(Page):
             return
         self.query_one(JobTitle).show(job, seen.time)
         self.query_one(MemoryChart).show(self.curve(job))
-        machine = cells.of_machine(job.memory, seen)
-        said, style = cells.forecast(job.memory, machine=machine)
-        title = Text.assemble(
-            "Memory of the machine  " if machine else "Memory  ",
-            (of(job.memory.used, job.memory.limit), PLAIN),
-            "  ",
-            (said, style),
-        )
+        machine = job.alive and cells.of_machine(job.memory, seen)
+        title = Text("Memory of the machine" if machine else "Memory")
+        if job.alive:
+            said, style = cells.forecast(job.memory, machine=machine)
+            title.append(f"  {of(job.memory.used, job.memory.limit)}  ", PLAIN).append(said, style)
         self.head("#chart-panel", title, f"last {words(self.back_s(job))}" if self.has_class("-roomy") else "")
         self.query_one(Requests).show(self.home.requests_of(job), seen.time)
         events = self.home.events_of(job)

@@ -54,7 +54,7 @@ def _state(job: Job, _seen: Snapshot, width: int) -> Text:
 
 
 def _memory(job: Job, seen: Snapshot, width: int) -> Text:
-    if job.memory.used is None:
+    if job.memory.used is None or not job.alive:
         return cell(cells.ending(job) or "—", width, DIM if job.alive else cells.state(job)[1])
     number = of(job.memory.used, job.memory.limit)
     length = max(0, width - _NUMBER - 1)
@@ -162,7 +162,7 @@ def layout(width: int, jobs: Sequence[Job]) -> list[tuple[Column, int]]:
 
 
 class JobsTable(Rows):
-    """The jobs, living ones first."""
+    """The jobs, living ones first, then the newest that ended."""
 
     empty: ClassVar[str] = "  no jobs yet: start one with  sentinel run -- python train.py"
 

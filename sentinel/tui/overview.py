@@ -81,7 +81,7 @@ class OverviewPage(Page):
             names = {alert.job for alert in self.picked_alerts() if alert.job}
             job = next((one for one in self.home.seen.jobs if one.name in names), job)
         if job is not None:
-            self.app.push_screen(JobPage(job.id))
+            self.app.push_screen(JobPage(job.id, self._measured))
 
     def measure(self) -> None:
         """Only where the chart is in sight."""
@@ -102,9 +102,10 @@ class OverviewPage(Page):
     def _preview(self) -> None:
         job = self.job()
         chart = self.query_one(MemoryChart)
-        chart.show(self.curve(job) if job else None)
+        chart.show(self.curve(job) if job else None, "loading …" if job else "")
         title = Text("Memory")
         if job is not None and self.home.seen is not None:
-            words, style = cells.forecast(job.memory, machine=cells.of_machine(job.memory, self.home.seen))
-            title.append(f"  {literal(job.name, 40)}  ", DIM).append(words, style)
+            title.append(f"  {literal(job.name, 40)}  ", DIM)
+            if job.alive:
+                title.append(*cells.forecast(job.memory, machine=cells.of_machine(job.memory, self.home.seen)))
         self.head("#preview", title)

@@ -42,9 +42,9 @@ class Page(Screen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - textual's own
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (34, "-roomy")]  # noqa: RUF012 - textual's own
 
-    def __init__(self) -> None:
+    def __init__(self, measured: tuple[str, list[tuple[float, float]]] = ("", [])) -> None:
         super().__init__()
-        self._measured: tuple[str, list[tuple[float, float]]] = ("", [])
+        self._measured = measured
         self._ready = False
 
     @property
@@ -54,7 +54,7 @@ class Page(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Header and banner above, keys below."""
-        yield Header(self.home.hostname)
+        yield Header(self.home.hostname, self.home.seen, self.home.lost)
         yield Banner()
         yield from self.panels()
         yield Footer(show_command_palette=False)
@@ -82,7 +82,7 @@ class Page(Screen[None]):
     def on_mount(self) -> None:
         """Show what is known; keep the clock and the chart going."""
         self.set_interval(1.0, self._tick)
-        self.call_after_refresh(self._begin)
+        self._begin()  # before it is painted: what is known is not said to be missing
 
     def on_screen_resume(self) -> None:
         """Back from another page."""

@@ -61,11 +61,10 @@ class Header(Lines):
 
     DEFAULT_CSS = "Header { height: 2; padding: 0 1; background: $panel; }"
 
-    def __init__(self, hostname: str, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
-        super().__init__(id=id)
+    def __init__(self, hostname: str, seen: Snapshot | None = None, lost: str = "") -> None:
+        super().__init__()
         self._hostname = literal(hostname, 64)
-        self._seen: Snapshot | None = None
-        self._lost = ""
+        self._seen, self._lost = seen, lost
 
     def show(self, seen: Snapshot | None, lost: str = "") -> None:
         """Another moment, or why there is none."""
@@ -89,8 +88,10 @@ class Header(Lines):
 
     def _how(self) -> Text:
         clock = Text(time.strftime("  %H:%M:%S"), DIM)
-        if self._lost or self._seen is None:
-            return Text.assemble(("○ no daemon", BAD if self._lost else DIM), clock)
+        if self._lost:
+            return Text.assemble(("○ no daemon", BAD), clock)
+        if self._seen is None:
+            return Text.assemble(("○ connecting …", DIM), clock)
         seen = self._seen
         waiting = [alert for alert in seen.firing if not alert.acknowledged_by]
         if waiting:
@@ -323,15 +324,18 @@ class MemoryChart(Lines):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._curve: Curve | None = None
+        self._instead = ""
 
-    def show(self, curve: Curve | None) -> None:
-        """Another moment."""
-        self._curve = curve
+    def show(self, curve: Curve | None, instead: str = "loading …") -> None:
+        """Another moment; what to say as long as there is no curve."""
+        self._curve, self._instead = curve, instead
         self.refresh()
 
     def lines(self, width: int, height: int) -> Sequence[Text]:
         """The chart, or that there is nothing yet."""
-        if self._curve is None or not self._curve.points:
+        if self._curve is None:
+            return [Text(f"  {self._instead}", DIM)]
+        if not self._curve.points:
             return [Text("  no measurements yet", DIM)]
         return draw(self._curve, width, height)
 

@@ -49,7 +49,7 @@ class Rows(ScrollView, can_focus=True):
     Rows { scrollbar-size: 1 1; scrollbar-size-horizontal: 0; overflow-x: hidden; }
     """
     tail: ClassVar[bool] = False
-    """Whether it keeps to its end as rows are added, as a log does."""
+    """Whether it keeps to its end, as a log does, until the user scrolls up; at the end again it goes on."""
     picks: ClassVar[bool] = True
     """Whether it has a cursor; without one the keys scroll."""
     empty: ClassVar[str] = ""
@@ -76,7 +76,7 @@ class Rows(ScrollView, can_focus=True):
         self._head: Text | None = None
         self._rows: Sequence[Row] = ()
         self.key = ""
-        self._built_for = 0
+        self._follows = self.tail
 
     def build(self, width: int) -> tuple[Text | None, Sequence[Row]]:
         """The head and the rows for `width` cells."""
@@ -87,8 +87,6 @@ class Rows(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width or self.content_size.width
         if width <= 0:
             return
-        at_end = self.scroll_offset.y >= self.max_scroll_y - 1
-        self._built_for = width
         was = self._index()
         self._head, self._rows = self.build(width)
         keys = [row.key for row in self._rows]
@@ -99,9 +97,14 @@ class Rows(ScrollView, can_focus=True):
             if self.key != before:
                 self.post_message(self.Moved(self, self.key))
         self.virtual_size = Size(width, len(self._rows) + (1 if self._head else 0))
-        if self.tail and at_end:
-            self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
+        if self._follows:
+            self.call_after_refresh(self._to_the_end)
         self.refresh()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Only a user scrolls up to where it is not the end; sizes that change leave it at the end or do not move it."""
+        super().watch_scroll_y(old_value, new_value)
+        self._follows = self.tail and (new_value >= self.max_scroll_y or (self._follows and new_value >= old_value))
 
     def on_resize(self) -> None:
         """The width decides what fits."""
@@ -147,6 +150,10 @@ class Rows(ScrollView, can_focus=True):
             self._go(index)
             if event.chain > 1 and self.key:
                 self.post_message(self.Opened(self, self.key))
+
+    def _to_the_end(self) -> None:
+        if self._follows:
+            self.scroll_end(animate=False, immediate=True)
 
     def _go(self, index: int) -> None:
         self.key = self._rows[index].key

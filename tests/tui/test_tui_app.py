@@ -17,6 +17,7 @@ from sentinel.tui.dialogs import Confirm
 from sentinel.tui.job import JobPage
 from sentinel.tui.jobs_table import JobsTable
 from sentinel.tui.overview import OverviewPage
+from sentinel.tui.panels import Events
 from sentinel.tui.settings import Settings
 from tests.tui.daemon_double import GIB, DaemonDouble, alert, bad_night, gpu, job, overview, request
 
@@ -79,6 +80,78 @@ async def test_the_page_of_a_job_answers_the_three_questions(daemon: DaemonDoubl
         )  # fmt: skip
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, OverviewPage))
+
+
+@SIZES
+async def test_a_job_that_is_opened_is_there_at_once(daemon: DaemonDouble, size: tuple[int, int]) -> None:
+    daemon.overview = bad_night()
+    seen: list[str] = []
+
+    async with dashboard(daemon).run_test(size=size) as pilot:
+        await shows(pilot, "full in 9 s")
+        pilot.app.simulate_key("enter")
+        while not seen or "⣿" not in seen[-1]:
+            await asyncio.sleep(0)
+            if isinstance(pilot.app.screen, JobPage):
+                seen.append(screen(pilot.app))  # type: ignore[arg-type]
+
+    for wrong in ("no daemon", "connecting", "is gone", "no measurements"):
+        assert not any(wrong in one for one in seen)
+
+
+async def test_the_events_follow_the_newest_whatever_the_size_of_the_terminal(daemon: DaemonDouble) -> None:
+    daemon.overview = bad_night()
+
+    async with dashboard(daemon).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "leaky")
+        pilot.app.screen.query_one(Events).focus()
+        await pilot.press("home", "up")
+        for number in range(60):
+            daemon.happen("log.note", f"happened {number}.", job="leaky")
+        await shows(pilot, "happened 59.")
+        for size in ((80, 24), (160, 45), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await shows(pilot, "happened 59.")
+        daemon.happen("log.note", "happened 60.", job="leaky")
+        await shows(pilot, "happened 60.")
+
+
+async def test_whoever_scrolls_up_stays_there_until_they_go_to_the_end(daemon: DaemonDouble) -> None:
+    daemon.overview = bad_night()
+
+    async with dashboard(daemon).run_test(size=(120, 36)) as pilot:
+        for number in range(60):
+            daemon.happen("log.note", f"happened {number}.", job="leaky")
+        await shows(pilot, "happened 59.")
+        pilot.app.screen.query_one(Events).focus()
+        await pilot.press("home")
+        await shows(pilot, "happened 0.")
+        daemon.happen("log.note", "happened 60.", job="leaky")
+        await until(pilot, lambda: len(pilot.app.events) == 61)  # type: ignore[attr-defined]
+        await pilot.pause(0.3)
+        await pilot.resize_terminal(80, 24)
+        await shows(pilot, "happened 0.")
+        await pilot.press("end")
+        await shows(pilot, "happened 60.")
+        daemon.happen("log.note", "happened 61.", job="leaky")
+        await shows(pilot, "happened 61.")
+
+
+async def test_the_newest_that_ended_comes_first_and_uses_nothing(daemon: DaemonDouble) -> None:
+    now = time.time()
+    daemon.overview = overview(jobs=[job("here")])
+    daemon.ended = [
+        job(f"gone-{number}", state="failed", cause=f"cause {number}", ended=now - 100 + number) for number in range(9)
+    ]
+
+    async with dashboard(daemon).run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "gone-8", "9 ended")
+        lines = screen(pilot.app).splitlines()  # type: ignore[arg-type]
+        order = [
+            next(index for index, line in enumerate(lines) if name in line) for name in ("here", "gone-8", "gone-7")
+        ]
+        assert order == sorted(order)
+        assert all("MiB" not in line and "cause" in line for line in lines if "gone-" in line)
 
 
 async def test_names_that_look_like_markup_are_shown_as_they_are(daemon: DaemonDouble) -> None:
