@@ -19,6 +19,8 @@ from sentinel.model.jobs import JobSpec
 
 _DEFAULT_AGAIN = [signal.SIGPIPE, signal.SIGXFSZ]
 """Ignored by Python, not by whoever started us."""
+_LEAST_ROOM = 8 << 20
+_PROBE = 64 << 10
 
 
 def place_for_logs(met: Registration, attempt: int, environ: Mapping[str, str]) -> str:
@@ -36,8 +38,27 @@ def place_for_logs(met: Registration, attempt: int, environ: Mapping[str, str]) 
             os.makedirs(made, mode=0o700, exist_ok=True)
             found = os.lstat(os.path.dirname(base))
             if found.st_uid in {uid, 0} and not found.st_mode & stat.S_IWOTH and os.access(made, os.W_OK):
-                return made
+                if _has_room(made):
+                    return made
+                os.rmdir(made)
     return ""
+
+
+def _has_room(directory: str) -> bool:
+    """Whether a job may say something there without dying of it: a write to a full disk is an error of the job's."""
+    space = os.statvfs(directory)
+    if space.f_bavail * space.f_frsize < _LEAST_ROOM:
+        return False
+    probe = f"{directory}/.room"
+    try:
+        with open(probe, "wb", buffering=0) as file:
+            file.write(b"\1" * _PROBE)  # a quota is not in statvfs
+    except OSError:
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(probe)
+    return True
 
 
 def spawn(

@@ -1,7 +1,8 @@
-"""Giving the oldest part of a file back to the disk, while others go on writing to its end."""
+"""Giving the oldest part of a file back to the disk, and keeping room at its end, while others go on writing there."""
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 from collections.abc import Callable
@@ -13,7 +14,7 @@ _BLOCK = 1 << 20
 
 @functools.cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    import ctypes  # needed only once a log has grown to its limit
+    import ctypes  # only what keeps a log needs it
 
     try:
         function = ctypes.CDLL(None, use_errno=True).fallocate64
@@ -24,15 +25,36 @@ def _fallocate() -> Callable[[int, int, int, int], int] | None:
     return function
 
 
-def drop_oldest(descriptor: int, keep_bytes: int) -> int | None:
+def reserve(descriptor: int, size_bytes: int) -> bool | None:
+    """Have the disk keep room for so much behind the end of a file, whoever writes it. Its size stays as it is.
+
+    Returns:
+        False where there is no room; None where the file system cannot do it.
+    """
+    function = _fallocate()
+    if function is None:
+        return None
+    if function(descriptor, _KEEP_SIZE, os.fstat(descriptor).st_size, size_bytes) == 0:
+        return True
+    import ctypes
+
+    return False if ctypes.get_errno() in {errno.ENOSPC, errno.EDQUOT} else None
+
+
+def drop_oldest(descriptor: int, keep_bytes: int, block: int = _BLOCK) -> int | None:
     """Free all but about the last `keep_bytes` of a file. Its size and every offset stay as they are.
 
     The freed part reads as zeros. The file must be open for writing.
 
+    Args:
+        descriptor: The file.
+        keep_bytes: How much of its end stays.
+        block: What is freed ends at a multiple of this.
+
     Returns:
         Where what is left begins; None where the file system cannot do it.
     """
-    upto = max(0, os.fstat(descriptor).st_size - keep_bytes) // _BLOCK * _BLOCK
+    upto = max(0, os.fstat(descriptor).st_size - keep_bytes) // block * block
     if not upto:
         return 0
     function = _fallocate()

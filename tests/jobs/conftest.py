@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.jobs.desk import Desk
+from tests.store.conftest import fill, small_disk
+
+__all__ = ["desk", "fill", "served", "small_disk"]
 
 
 @pytest.fixture

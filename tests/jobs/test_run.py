@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -306,6 +307,35 @@ def test_the_log_is_capped_the_oldest_part_first(desk: Desk) -> None:
         assert holes.first_data(log.descriptor) == log.dropped
         assert log.read_at((12 << 20) - 1, 10) == b"L"
     assert os.stat(desk.root / "log").st_blocks * 512 <= 8 << 20
+
+
+def test_a_full_disk_takes_the_oldest_of_the_log_and_not_the_job(
+    small_disk: Callable[[str], Path], fill: Callable[[Path], Path]
+) -> None:
+    disk = small_disk("4m")
+    with LogFile(str(disk / "log"), 64 << 20) as log, (disk / "log").open("ab", buffering=0) as job:
+        for _ in range(100):
+            job.write(b"a" * 8192)
+            log.cap()
+        fill(disk)
+        for _ in range(400):
+            assert job.write(b"b" * 8192) == 8192
+            log.cap()
+
+        assert log.size == 500 * 8192
+        assert log.dropped > 100 * 8192
+        assert log.read_at(log.dropped, 1) == b"b"
+
+
+def test_a_job_says_a_word_on_a_full_disk_and_lives(
+    desk: Desk, small_disk: Callable[[str], Path], fill: Callable[[Path], Path]
+) -> None:
+    disk = small_disk("4m")
+    fill(disk)
+    desk.environ["SENTINEL_STATE_DIR"] = str(disk)
+    ran = desk.run("--quiet", "--", "sh", "-c", "echo said; exit 7")
+
+    assert (ran.returncode, ran.stdout) == (7, "said\n")
 
 
 def test_a_reader_that_is_too_slow_for_the_log_is_told_and_gets_no_zeros(desk: Desk) -> None:
