@@ -43,6 +43,9 @@ from sentinel.store.store import Store
 from sentinel.store.window import Window
 from sentinel.system import processes
 
+_LOOK_AT_ADDRESSES_S = 3.0
+"""How long a job's beginning waits to hear whether the addresses it gave can be used at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class About:
@@ -303,7 +306,10 @@ class DaemonCore:
         if foreign := owner.uid != os.getuid():
             rooms.hands.promise(made.job)
         rooms.monitor.tick()
-        surveyed = await self._look_for_checkpoints(made.job)
+        surveyed, told = await asyncio.gather(
+            self._look_for_checkpoints(made.job),
+            rooms.notifier.told_at_end(made.job, within_s=_LOOK_AT_ADDRESSES_S, ours=not foreign),
+        )
         found = surveyed.newest
         return Registration(
             made.job,
@@ -316,6 +322,7 @@ class DaemonCore:
                 "checkpoint_age_seconds": max(0.0, self.now() - found.finished) if found else None,
                 "checkpoints_skipped": [{"path": each.path, "reason": each.reason} for each in surveyed.skipped],
                 "receivers": rooms.notifier.receivers(),
+                "told": told,
                 "mode": self.mode,
             },
             YOURS if foreign else "",

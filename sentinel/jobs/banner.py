@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sentinel.jobs.link import Registration
 from sentinel.model.jobs import JobSpec
@@ -28,6 +28,8 @@ def banner(
         home: Shortened to ~ where it begins a path.
     """
     lines = [_head(spec, met, logs, home, colours)]
+    if trouble:
+        return "\n".join((*lines, *_alone(trouble, colours))) + "\n"
     lines += [
         _line(good, name, text, colours)
         for name, (good, text) in (
@@ -37,9 +39,7 @@ def banner(
             ("told", _told(spec, met)),
         )
     ]
-    if trouble:
-        lines.append(_line(False, "daemon", f"none, so nothing is measured: {trouble}", colours))
-    elif met.facts.get("mode") == "observe":
+    if met.facts.get("mode") == "observe":
         lines.append(_line(False, "acts", "no, the daemon only says what it would do: mode: act", colours))
     elif spec.dry_run:
         lines.append(_line(False, "acts", "no, it only says what it would do: leave --dry-run out", colours))
@@ -57,6 +57,14 @@ def _head(spec: JobSpec, met: Registration, logs: Sequence[str], home: str, colo
     if logs:
         parts.append(f"log {_short(logs[0], home)}")
     return " · ".join(parts)
+
+
+def _alone(trouble: str, colours: bool) -> list[str]:
+    """Without a daemon nothing that was declared is done: no line may look as if it were."""
+    return [
+        _line(False, "daemon", f"none: {' '.join(trouble.split())}", colours),
+        _line(False, "watched", "nothing, and nobody is asked or told: sentinel daemon", colours),
+    ]
 
 
 def _checkpoints(spec: JobSpec, met: Registration, home: str) -> tuple[bool, str]:
@@ -96,13 +104,25 @@ def _memory(spec: JobSpec) -> tuple[bool, str]:
 
 
 def _told(spec: JobSpec, met: Registration) -> tuple[bool, str]:
-    names = [str(name) for name in met.facts.get("receivers") or ()]
-    count = len(spec.notify)
-    if count:
-        names.insert(0, f"{count} address{'es' if count > 1 else ''} of yours")
-    if not names:
+    """Whom the end of this job is told to, as the daemon will do it: the job's own addresses, else the route's."""
+    told = met.facts.get("told")
+    if not isinstance(told, Mapping):  # a daemon of before this was asked of it
+        told = {"own": True, "addresses": [{} for _ in spec.notify]}
+    found = [each for each in told.get("addresses") or () if isinstance(each, Mapping)]
+    if not found:
         return False, "nobody, when it ends or fails: --notify URL"
-    return True, ", ".join(names[:4])
+    wrong = [each for each in found if each.get("problem")]
+    named = _addresses(len(found) - len(wrong)) if told.get("own") else str(told.get("receiver"))
+    if wrong:
+        first = f"{wrong[0].get('address')}: {wrong[0]['problem']}"
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        who = f"{named}, but not" if len(wrong) < len(found) else "nobody, not even"
+        return False, f"{who} {first}{more}: --notify URL"
+    return True, named + ("" if told.get("checked", True) else ", not looked at yet")
+
+
+def _addresses(count: int) -> str:
+    return f"{count} address{'' if count == 1 else 'es'} of yours"
 
 
 def _line(good: bool, name: str, text: str, colours: bool) -> str:

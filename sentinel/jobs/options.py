@@ -105,7 +105,12 @@ def spec_from(args: argparse.Namespace, argv: Sequence[str], *, cwd: str, notify
     problems += [UsageError(f"--rules: cannot read {path}") for path in spec.rules if not os.access(path, os.R_OK)]
     problems += [
         UsageError(f"--notify: {address!r} is not an address", hint="--notify mailtos://USER:PASSWORD@gmail.com")
-        for address in spec.notify
+        for address in args.notify
+        if "://" not in address
+    ]
+    problems += [
+        UsageError(f"SENTINEL_NOTIFY: {address!r} is not an address", hint="export SENTINEL_NOTIFY=ntfy://my-topic")
+        for address in notify.split()
         if "://" not in address
     ]
     if problems:

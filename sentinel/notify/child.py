@@ -64,7 +64,7 @@ class Sender:
         try:
             service = self._apprise.Apprise.instantiate(parcel["url"], asset=self._asset, suppress_exceptions=False)
             if service is None:
-                raise ValueError("apprise knows no such kind of address")
+                raise ValueError("no such kind of address")
         except Exception as fault:
             receipt.update(hopeless=True, error=_why(parcel["url"], str(fault)))
             self._done.put(receipt)
@@ -109,7 +109,7 @@ def _why(url: str, said: str) -> str:
         from sentinel.errors import nearest
 
         close = nearest(scheme.lower(), known)
-        return f"apprise knows no {scheme}://" + (f"; did you mean {close}://?" if close else "")
+        return "no such kind of address" + (f"; did you mean {close}://?" if close else "")
     return _without(url, said) or f"it is not a whole {scheme}:// address"
 
 

@@ -24,6 +24,7 @@ from sentinel.model.requests import Answer, Request
 from sentinel.model.wire import WireError, decode, encode
 from sentinel.notify import addresses, messages, outbox, router
 from sentinel.notify.directory import OWN, Directory
+from sentinel.notify.inspection import Inspection
 from sentinel.notify.messages import Text
 from sentinel.notify.outbox import Letter, Outbox
 from sentinel.notify.ports import (
@@ -104,6 +105,7 @@ class Notifier:
         self._post = PostRoom(
             self._outbox, self._directory, courier, journal, publish, clock=clock, mask=mask, jitter=jitter
         )
+        self._inspection = Inspection(courier)
         self._groups: dict[str, Group] = {}
         self._ended: dict[str, float] = {}
         self._pruned = 0.0
@@ -166,9 +168,12 @@ class Notifier:
         at = self._clock.now()
         requests = [request for request in self._requests_to(job.id) if request.attempt == job.attempt]
         text = self._masked(messages.job_end(job, self._newest(job.id), requests, at))
-        receiver = f"{OWN}{job.id}" if self._directory.own(job) else self._directory.settings.route.receiver
+        receiver = self._receiver_of_end(job)
         letters = self._letters(text, receiver, f"end-{job.id}", at, job=job) if receiver else []
         self._write_flush({"job": job.id, "at": at}, letters)
+
+    def _receiver_of_end(self, job: Job) -> str:
+        return f"{OWN}{job.id}" if self._directory.own(job) else self._directory.settings.route.receiver
 
     async def tick(self, at: float) -> None:
         """Make what is due into letters and set them going; about once a second. Never waits for a delivery."""
@@ -232,6 +237,32 @@ class Notifier:
         for text in found:
             self._publish(event("notification.failed", text, at=at, severity=Severity.WARNING))
         return found
+
+    async def told_at_end(self, job: Job, *, within_s: float, ours: bool = True) -> dict[str, Any]:
+        """Whom the end of a job will be told to, and what stands against it.
+
+        Args:
+            job: The job, alive or not.
+            within_s: How long to find out whether its addresses can be used.
+            ours: Whether we carry its messages; what another user carries is not looked at.
+
+        Returns:
+            `{"receiver", "own", "checked", "addresses": [{"address", "problem"}]}`, addresses masked;
+            `own` where they are those its owner gave, no addresses where nobody is told.
+        """
+        receiver = self._receiver_of_end(job)
+        urls = list(dict.fromkeys(self._directory.urls(receiver))) if receiver else []
+        own = receiver.startswith(OWN)
+        found = await self._inspection.problems(urls, within_s) if ours or not own else None
+        return {
+            "receiver": "" if own else receiver,
+            "own": own,
+            "checked": found is not None,
+            "addresses": [
+                {"address": addresses.masked(url), "problem": problem}
+                for url, problem in zip(urls, found or [None] * len(urls), strict=True)
+            ],
+        }
 
     def receivers(self) -> list[str]:
         """The names of the configured receivers."""

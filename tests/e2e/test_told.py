@@ -33,6 +33,19 @@ def test_a_failure_is_told_with_its_cause_and_last_decisive_line(household: Hous
     assert len(mailbox.letters) == 1
 
 
+def test_addresses_that_nothing_can_be_sent_to_are_said_before_the_job_begins(household: Household) -> None:
+    household.start()
+    household.environ["SENTINEL_NOTIFY"] = "json://127.0.0.1:9/x"
+
+    done = household.sentinel(
+        "run", "--notify", "foo://secret", "--", sys.executable, "-c", "print('runs all the same')"
+    )
+
+    assert "✗ told          1 address of yours, but not foo://***: no such kind of address" in done.stderr
+    assert "secret" not in done.stderr
+    assert "runs all the same" in done.stdout
+
+
 def test_success_is_told_to_whom_the_environment_names(household: Household, mailbox: Mailbox) -> None:
     household.start()
     household.environ["SENTINEL_NOTIFY"] = mailbox.url

@@ -60,7 +60,41 @@ def test_never_more_than_six_lines_and_each_no_names_a_way(spec: JobSpec, troubl
     assert all(len(line) < 80 for line in lines if "USR1;" not in line)
     for line in lines:
         if "✗" in line and "daemon " not in line:
-            assert "--" in line or "mode: act" in line
+            assert "--" in line or "mode: act" in line or "sentinel daemon" in line
+
+
+def test_without_a_daemon_no_line_says_that_something_is_protected() -> None:
+    said = banner(FULL, Registration("", "train"), ["/log"], trouble="cannot reach the daemon at /s: no such file")
+
+    assert "✓" not in said
+    assert said.splitlines()[1:] == [
+        "  ✗ daemon        none: cannot reach the daemon at /s: no such file",
+        "  ✗ watched       nothing, and nobody is asked or told: sentinel daemon",
+    ]
+
+
+def told(*addresses: tuple[str, str | None], receiver: str = "", checked: bool = True) -> str:
+    """The line that says whom the end is told to."""
+    listed = [{"address": address, "problem": problem} for address, problem in addresses]
+    facts = {"told": {"receiver": receiver, "own": not receiver, "checked": checked, "addresses": listed}}
+    said = banner(FULL, Registration("j1", "x", facts=facts), [])
+    return next(line for line in said.splitlines() if " told " in line).partition(" told ")[2].strip()
+
+
+def test_an_address_that_nothing_can_be_sent_to_is_not_told() -> None:
+    bad = ("foo://***", "no such kind of address")
+
+    assert told(bad) == "nobody, not even foo://***: no such kind of address: --notify URL"
+    assert told(("ntfy://x", None), bad) == (
+        "1 address of yours, but not foo://***: no such kind of address: --notify URL"
+    )
+    assert told(("ntfy://x", None), ("ntfy://y", None)) == "2 addresses of yours"
+    assert told(("ntfy://x", None), checked=False) == "1 address of yours, not looked at yet"
+
+
+def test_only_those_are_named_who_will_be_told() -> None:
+    assert told(("slack://***", None), receiver="oncall") == "oncall"
+    assert told() == "nobody, when it ends or fails: --notify URL"
 
 
 def test_colours_only_where_asked() -> None:

@@ -139,7 +139,7 @@ def test_both_forms_of_retry_after() -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("slak://aaaaaaaaa/bbbbbbbbb", "apprise knows no slak://; did you mean slack://?"),
+        ("slak://aaaaaaaaa/bbbbbbbbb", "no such kind of address; did you mean slack://?"),
         ("no scheme at all", "it has no scheme"),
         ("slack://short", "Slack"),
     ],

@@ -325,6 +325,25 @@ async def test_checking_names_the_receiver_and_hides_the_secret() -> None:
     ]
 
 
+async def test_whom_a_jobs_end_is_told_to_is_known_before() -> None:
+    desk = Desk()
+    own, common = a_job(notify=("json://fine", "nope://tokenA")), a_job("bert", job_id="j2")
+    desk.jobs |= {"j1": own, "j2": common}
+
+    assert await desk.notifier.told_at_end(own, within_s=3.0) == {
+        "receiver": "",
+        "own": True,
+        "checked": True,
+        "addresses": [
+            {"address": "json://fine", "problem": None},
+            {"address": "nope://***", "problem": "no such scheme"},
+        ],
+    }
+    assert (await desk.notifier.told_at_end(common, within_s=3.0))["receiver"] == "oncall"
+    desk.notifier.replace_settings(Settings())
+    assert (await desk.notifier.told_at_end(common, within_s=3.0))["addresses"] == []
+
+
 async def test_a_test_message_goes_past_the_outbox_and_answers() -> None:
     desk = Desk()
     said = await desk.notifier.test("oncall")
