@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -56,8 +57,12 @@ def run(args: argparse.Namespace) -> int:
 def line(event: Mapping[str, Any], colours: Paint) -> str:
     """One event as a line."""
     message = plain(event["message"])
-    named = not event["job"] or message.startswith(plain(event["job"]))
-    job = "" if named else f" {plain(event['job'])}:"
+    job = "" if not event["job"] or names(message, plain(event["job"])) else f" {plain(event['job'])}:"
     colour = OF_SEVERITY.get(event["severity"], "")
     kind = colours(f"{event['kind']:<21}", "dim")
     return f"{colours(clock(event['time']), 'dim')} {kind}{job} {colours(message, colour)}"
+
+
+def names(message: str, job: str) -> bool:
+    """Whether a message says by itself which job it is about: its name as a word, not within a path or another name."""
+    return re.search(rf"(?<![\w./-]){re.escape(job)}(?![\w/-]|\.\w)", message) is not None

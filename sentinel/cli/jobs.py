@@ -7,7 +7,7 @@ import argparse
 from sentinel.cli.colours import paint
 from sentinel.cli.common import add_json, print_json, reach
 from sentinel.cli.status import job_table
-from sentinel.cli.tables import plain, terminal_width
+from sentinel.cli.tables import terminal_width
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +27,6 @@ def run(args: argparse.Namespace) -> int:
     if not jobs:
         print("no jobs; `sentinel run -- CMD` starts one")
         return 0
+    jobs.sort(key=lambda job: -(job["ended"] or float("inf")))  # the living, then the newest that ended
     print("\n".join(job_table(jobs, now, width=terminal_width(), paint=paint())))
-    for job in jobs:
-        if job["cause"]:
-            print(f"{job['name']}: {plain(job['cause'])}")
     return 0

@@ -65,12 +65,13 @@ def job_table(jobs: Sequence[Mapping[str, Any]], now: float, *, width: int, pain
         Column("GPU", right=True, weight=3),
         Column("CPU", right=True, weight=2),
         Column("ASKED", least=8, weight=5),
+        Column("CAUSE", least=16, weight=8),
     ]
     rows = [_job_row(job, now) for job in jobs]
     used = [
         index
         for index, column in enumerate(columns)
-        if column.title not in {"GPU", "ASKED"} or any(_text(row[index]) for row in rows)
+        if column.title not in {"GPU", "ASKED", "CAUSE"} or any(_text(row[index]) for row in rows)
     ]
     return table(
         [columns[index] for index in used], [[row[index] for index in used] for row in rows], width=width, paint=paint
@@ -203,16 +204,20 @@ def _job_row(job: Mapping[str, Any], now: float) -> list[str | Cell]:
     asked = ", ".join(str(each.get("kind", "")) for each in job.get("open_requests") or [])
     level = job.get("degrade_level")
     state = job["state"] + (f", {level} down" if level else "")
+    over = bool(job.get("ended"))
+    if over:
+        memory, full_in, gpu, asked = {}, None, None, ""
     return [
         Cell(job["name"], "bold"),
         Cell(state, OF_STATE.get(job["state"], "")),
-        ago(job.get("attempt_started") or job.get("created"), now) if not job.get("ended") else ago(job["ended"], now),
+        ago(job["ended"], now) + " ago" if over else ago(job.get("attempt_started") or job.get("created"), now),
         _memory(memory.get("used_bytes"), memory.get("limit_bytes")),
         Cell(format_duration(full_in), "red" if full_in < _SOON_S else "") if full_in is not None else "-",
         format_duration(max(0, round(checkpoint["age_seconds"]))) + " ago" if checkpoint else "none",
         format_bytes(gpu) if gpu else "",
-        _or_dash(job.get("cpu_cores"), "{:.1f}"),
+        _or_dash(None if over else job.get("cpu_cores"), "{:.1f}"),
         Cell(asked, "cyan"),
+        job.get("cause") or "",
     ]
 
 

@@ -46,14 +46,14 @@ def gpus(window: Newest, at: float) -> list[dict[str, Any]]:
 
 
 def memory(window: Newest, job: Job, at: float) -> dict[str, float | None]:
-    """A job's memory against the limit that kills it, and when it will be full at this pace."""
+    """A job's memory against the limit that kills it, and when it will be full at this pace; nothing once it ended."""
     values = {
-        name: window.latest(f"job_memory_{name}", job=job.name)
+        name: window.latest(f"job_memory_{name}", job=job.name) if job.alive else None
         for name in ("used_bytes", "limit_bytes", "headroom_bytes", "rss_bytes")
     }
-    growth = _growth(window, job.name, at)
+    growth = _growth(window, job.name, at) if job.alive else None
     headroom = values["headroom_bytes"]
-    full_in = headroom / growth if growth and growth > 0 and headroom is not None else None
+    full_in = max(0.0, headroom) / growth if growth and growth > 0 and headroom is not None else None
     return {
         **values,
         "growth_bytes_per_second": growth,
@@ -62,7 +62,9 @@ def memory(window: Newest, job: Job, at: float) -> dict[str, float | None]:
 
 
 def usage(window: Newest, job: Job, at: float) -> dict[str, float | None]:
-    """Processors, processes and GPU memory of a job."""
+    """Processors, processes and GPU memory of a job; nothing once it has ended: its name may be another's by then."""
+    if not job.alive:
+        return dict.fromkeys(("gpu_memory_bytes", "processes", "cpu_cores", "step"))
     boards = _latest(window, "job_gpu_memory_bytes", at, job=job.name)
     return {
         "gpu_memory_bytes": sum(boards.values()) if boards else None,

@@ -8,11 +8,12 @@ from typing import Protocol
 
 from sentinel.clock import Clock
 from sentinel.daemon.hub import Hub
-from sentinel.model.alerts import AlertState, Transition
+from sentinel.model.alerts import AlertState, Reason, Transition
 from sentinel.model.events import Event, Severity, event
 from sentinel.model.journal import JournalUnavailable
 from sentinel.model.series import Batch
 from sentinel.rules.engine import Engine, journalled
+from sentinel.units import format_duration
 
 _log = logging.getLogger(__name__)
 
@@ -103,11 +104,26 @@ class Pipeline:
                 )
 
 
+_WHY = {
+    Reason.WENT_DARK: ", because nothing is measured any more, which is no all-clear",
+    Reason.JOB_ENDED: ", because the job has ended",
+    Reason.RULE_REMOVED: ", because the rule was removed",
+}
+
+
+def _over(change: Transition) -> str:
+    """How an alert ended, in words; whose it was stands beside them."""
+    alert = change.alert
+    lasted = format_duration(max(0.0, change.at - (alert.fired or alert.began)))
+    how = f"is over after {lasted}" if alert.fired is not None else f"did not last: it held for {lasted}"
+    return f"{alert.rule} {how}{_WHY.get(change.reason, '')}"
+
+
 def _event(change: Transition, uid: int | None) -> Event:
     alert = change.alert
     state = alert.state if alert.state is not AlertState.INACTIVE else AlertState.RESOLVED
     summary = alert.annotation("summary") or alert.rule
-    words = summary if state is not AlertState.RESOLVED else f"{alert.rule} is over: {change.reason.value}"
+    words = summary if state is not AlertState.RESOLVED else _over(change)
     loud = state is AlertState.FIRING
     return event(
         f"alert.{state.value}",

@@ -104,9 +104,14 @@ def test_jobs_are_listed_with_why_they_ended(sentinel: Sentinel, daemon: SmallDa
     )
 
     assert "old" not in sentinel("jobs").out
-    said = sentinel("jobs", "--all").out
-    assert "old: exit code 1: �[31mCUDA out of memory" in said
-    assert [job["name"] for job in json.loads(sentinel("jobs", "--json", "--all").out)] == ["train", "old"]
+    daemon._change(daemon.add_job("older", state=JobState.FAILED), cause="signal 9", ended=NOW - 60)
+    lines = sentinel("jobs", "--all").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["JOB", "train", "old", "older"]
+    assert lines[0].endswith("CAUSE")
+    assert lines[2].endswith("exit code 1: �[31mCUDA out of memory")
+    assert "MiB" in lines[1]
+    assert "MiB" not in lines[2] + lines[3]
+    assert [job["name"] for job in json.loads(sentinel("jobs", "--json", "--all").out)] == ["train", "old", "older"]
 
 
 def test_alerts_are_listed_the_worst_first(sentinel: Sentinel, daemon: SmallDaemon) -> None:
@@ -121,11 +126,15 @@ def test_alerts_are_listed_the_worst_first(sentinel: Sentinel, daemon: SmallDaem
 def test_events_are_lines(sentinel: Sentinel, daemon: SmallDaemon, running: Running) -> None:
     running.daemon_call(lambda: daemon.happen("job.failed", "it\nbroke", job="train"))
     running.daemon_call(lambda: daemon.happen("checkpoint.complete", "saved", job="train"))
+    running.daemon_call(lambda: daemon.happen("request.sent", "asked train to checkpoint", job="train"))
+    running.daemon_call(lambda: daemon.happen("checkpoint.broken", "/data/train/4 of train-2", job="train"))
 
     said = sentinel("events").out.splitlines()
     assert [line.split(maxsplit=2)[2] for line in said] == [
         "job.failed            train: it broke",
         "checkpoint.complete   train: saved",
+        "request.sent          asked train to checkpoint",
+        "checkpoint.broken     train: /data/train/4 of train-2",
     ]
     assert len(json.loads(sentinel("events", "--json", "--kind", "job").out)) == 1
     assert sentinel("events", "-n", "0").out == ""
