@@ -127,7 +127,7 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
         settings.jobs,
         handover,
         left=lambda job: read_end(job) if job.uid == mine else hands.left(job),
-        awaited=lambda job: hands.awaited(job),  # noqa: PLW0108 - it is made below
+        awaited=lambda job: hands.is_awaited(job),  # noqa: PLW0108 - it is made below
     )
     own_hand = LocalHand(settings.jobs)
     control = Control(

@@ -235,7 +235,7 @@ class RemoteHands:
     async def last_words(self, job: Job) -> None:
         """Wait a moment until the hand has read the output to its end: the last lines say why."""
         deadline = self._clock.monotonic() + LAST_WORDS_S
-        while self.awaited(job) and (left_s := deadline - self._clock.monotonic()) > 0:
+        while self.is_awaited(job) and (left_s := deadline - self._clock.monotonic()) > 0:
             session = self._sessions.get(job.id)
             if session is None:  # it has not started yet
                 await asyncio.sleep(min(0.05, left_s))
@@ -245,7 +245,7 @@ class RemoteHands:
             except TimeoutError:
                 continue
 
-    def awaited(self, job: Job) -> bool:
+    def is_awaited(self, job: Job) -> bool:
         """Whether the hand has still to say something about an attempt that is over; from now on it is asked to."""
         if not self.expected(job):
             return False

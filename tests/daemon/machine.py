@@ -29,7 +29,7 @@ _PROBE = "import os, sys, sentinel.daemon.hand; sys.exit(not os.path.exists(sys.
 _AMBIENT = ("--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search")
 
 
-def until(what: Callable[[], T], seconds: float = 20.0, said: object = "") -> T:
+def until(what: Callable[[], T | None], seconds: float = 20.0, said: object = "") -> T:
     """Wait for something to become true, with a deadline."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
