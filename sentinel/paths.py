@@ -17,6 +17,14 @@ LONGEST_SOCKET_PATH = 107
 """Bytes of a path in sockaddr_un, less the terminating zero."""
 
 
+def here(environ: Mapping[str, str] = os.environ) -> str:
+    """The working directory; where it was removed under us, what it was called."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return environ.get("PWD", "/")
+
+
 def user_socket(environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
     """Where a per-user daemon listens when nothing else is said.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from sentinel import paths
 from sentinel.api.client import Client
 from sentinel.api.connect import connect
 from sentinel.errors import UsageError
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     _open_standard_descriptors()
     environ = dict(os.environ)
     spec = spec_from(
-        args, argv, cwd=os.getcwd(), notify=environ.get("SENTINEL_NOTIFY", ""), name=default_name(tuple(argv))
+        args, argv, cwd=paths.here(environ), notify=environ.get("SENTINEL_NOTIFY", ""), name=default_name(tuple(argv))
     )
     terminal = Terminal.ours()
     voice = Voice(terminal)

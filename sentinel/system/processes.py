@@ -76,10 +76,16 @@ def identify(pid: int, proc: str = PROC) -> ProcessId | None:
 
 
 def same(process: ProcessId, proc: str = PROC) -> bool:
-    """Whether exactly this process still runs: same start, same boot, neither zombie nor dead."""
+    """Whether exactly this process still runs: same start, same boot, neither zombie nor dead.
+
+    One whose first thread has ended before the others reads as a zombie, and is none yet.
+    """
     stat = read_stat(process.pid, proc)
     return (
-        stat is not None and stat.start_ticks == process.start_ticks and stat.alive and boot_id(proc) == process.boot_id
+        stat is not None
+        and stat.start_ticks == process.start_ticks
+        and (stat.alive or stat.threads > 1)
+        and boot_id(proc) == process.boot_id
     )
 
 

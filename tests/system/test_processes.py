@@ -216,3 +216,25 @@ def test_without_proc_there_is_an_error_and_no_empty_answer(tmp_path: Path) -> N
     with pytest.raises(FileNotFoundError):
         processes.scan(str(tmp_path / "nowhere"))
     assert processes.boot_id(str(tmp_path / "nowhere")) == ""
+
+
+def test_a_process_whose_first_thread_has_ended_still_runs() -> None:
+    program = (
+        "import ctypes, sys, threading\n"
+        "threading.Thread(target=sys.stdin.read, daemon=True).start()\n"
+        "print('ready', flush=True)\n"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        deadline = time.monotonic() + 10
+        while (seen := processes.read_stat(child.pid)) is not None and seen.alive and time.monotonic() < deadline:
+            time.sleep(0.01)
+        who = processes.identify(child.pid)
+        assert who is not None
+        assert seen is not None
+        assert (seen.state, seen.alive, processes.same(who)) == ("Z", False, True)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert not processes.same(who)
