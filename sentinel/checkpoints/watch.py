@@ -42,6 +42,8 @@ _WALK_OLD_SECONDS = 600.0
 _DEEPEST = 3
 _MOST_FILES = 4096
 _SHARE_OF_TIME = 20.0
+_PROVEN_BY_SIZE = frozenset({"safetensors", "hdf5"})
+"""A writer may make room for all of it first: these count once they rest, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +325,8 @@ def _is_told(known: _Known, form: Form, quiet: float) -> bool:
         return _has_marker(known.candidate.path, told.removeprefix("marker:"))
     if told == "rename":
         return True
-    settled = quiet >= SETTLED_SECONDS
-    return settled or (told != "stable" and (form.verdict is Verdict.WHOLE or known.renamed))
+    proven = form.verdict is Verdict.WHOLE and form.format not in _PROVEN_BY_SIZE
+    return quiet >= SETTLED_SECONDS or (told != "stable" and (proven or known.renamed))
 
 
 def _has_marker(path: str, marker: str) -> bool:

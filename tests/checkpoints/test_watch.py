@@ -218,3 +218,15 @@ def test_a_place_that_is_not_there_yet_is_no_fault(tmp_path: Path) -> None:
     torch_like(tmp_path / "later" / "step-1.pt", NOW + 1)
 
     assert [found.step for found in watcher.poll(NOW + 2)] == [1]
+
+
+def test_room_made_beforehand_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+    watcher = Watcher([str(tmp_path)])
+    watcher.poll(NOW)
+    header = b'{"w":{"dtype":"U8","shape":[100],"data_offsets":[0,100]}}'
+    written(tmp_path / "model.safetensors", len(header).to_bytes(8, "little") + header + bytes(100), NOW + 1)
+
+    assert watcher.poll(NOW + 1) == []
+    written(tmp_path / "model.safetensors", len(header).to_bytes(8, "little") + header + b"w" * 100, NOW + 2)
+    assert watcher.poll(NOW + 2) == []
+    assert [found.finished for found in watcher.poll(NOW + 4)] == [NOW + 2]
