@@ -23,6 +23,7 @@ from sentinel.model.jobs import Job, JobState
 from sentinel.model.requests import Answer, Delivery, Outcome, Request, RequestKind, RequestState
 
 _REFUSALS = frozenset({Gate.NO_CHANNEL, Gate.JOB_NOT_ALIVE, Gate.LOWEST, Gate.NOT_DEGRADED, Gate.NOT_YOURS})
+_ENDS = frozenset({RequestKind.STOP, RequestKind.RESTART})
 _HAND_OVER_GRACE_S = 15.0
 
 
@@ -106,7 +107,7 @@ class Desk:
         elif kind is RequestKind.RESTORE:
             level = max(0, self.book.ladder(job.id).level - 1)
         channel = job.spec.channel(kind)
-        if kind is RequestKind.STOP and job.spec.channel(RequestKind.CHECKPOINT) is not None:
+        if kind in _ENDS and job.spec.channel(RequestKind.CHECKPOINT) is not None:
             timeout_s += self.settings.stop_timeout_s  # the checkpoint before it comes first
         return Request(
             id=new_id("r"),
@@ -200,7 +201,7 @@ class Desk:
         """Hand one planned request over to its job, and take in what comes of it at once."""
         request = self.book.requests[request_id]
         job = self.control.find(request.job_id)
-        if request.kind is RequestKind.STOP and job is not None:
+        if request.kind in _ENDS and job is not None:
             await self._save_first(job, request)
         request = self.book.requests[request_id]
         if request.state is not RequestState.PLANNED:
@@ -250,12 +251,12 @@ class Desk:
         return request.open
 
     async def _save_first(self, job: Job, stop: Request) -> None:
-        """Before a stop: a checkpoint where one can be asked for, and its effect."""
+        """Before an end: a checkpoint where one can be asked for, and its effect."""
         if job.spec.channel(RequestKind.CHECKPOINT) is None or self.settings.observe or job.spec.dry_run:
             return
         within = max(0.0, min(self.settings.stop_timeout_s, stop.deadline - self.clock.now()))
         saved = self.wish(
-            job, RequestKind.CHECKPOINT, by=stop.by, reason=f"before stopping: {stop.reason}", timeout_s=within
+            job, RequestKind.CHECKPOINT, by=stop.by, reason=f"before it ends: {stop.reason}", timeout_s=within
         )
         await self.closed(saved, within + 1.0)
 

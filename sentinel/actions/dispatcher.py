@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from sentinel.actions import hooks, machine
+from sentinel.actions import hooks, machine, restore
 from sentinel.actions.addressing import about
 from sentinel.actions.chain import HARMLESS
 from sentinel.actions.desk import Desk
@@ -29,6 +29,7 @@ from sentinel.model.events import Event
 from sentinel.model.jobs import Job
 from sentinel.model.journal import Record
 from sentinel.model.requests import Outcome, Request, RequestKind, RequestState
+from sentinel.model.wire import encode
 
 _ANSWERS = frozenset({Outcome.ACKNOWLEDGED, Outcome.DONE, Outcome.REFUSED, Outcome.FAILED})
 _PRUNE_EVERY_S = 60.0
@@ -192,6 +193,18 @@ class Dispatcher:
     async def closed(self, request_id: str, within_s: float) -> Request:
         """The request once it is closed, or as it stands after `within_s`."""
         return await self._desk.closed(request_id, within_s)
+
+    def starts_at(self, job_id: str, level: int) -> None:
+        """A new attempt of a job runs at `level`: the way back up begins from there."""
+        ladder = self._desk.book.ladder(job_id)
+        if ladder.level != level:
+            at = self._desk.clock.now()
+            moved = (
+                restore.degraded(ladder, level, ladder.base_s, at)
+                if level > ladder.level
+                else restore.restored(ladder, level, at)
+            )
+            self._desk.ledger.write("degrade", encode(moved))
 
     def answered(self, request_id: str, answer: str, detail: str = "") -> Request:
         """The job says by itself what became of a request.

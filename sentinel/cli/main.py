@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("ask", "let a paused job go on"),
     "stop": ("ask", "end a job: checkpoint, then TERM, then KILL"),
     "restart": ("ask", "end a job's attempt and start the next"),
+    "hold": ("hold", "keep --on-exit from running, for a while"),
     "dump": ("ask", "have a job print its stacks"),
     "ack": ("ack", "say that you have seen an alert"),
     "silence": ("silence", "keep messages and requests of some alerts back for a while"),

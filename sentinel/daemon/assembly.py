@@ -19,6 +19,7 @@ from sentinel.collectors.jobcheckpoints import JobCheckpoints
 from sentinel.collectors.joblogs import JobLogs
 from sentinel.collectors.schedule import Schedule
 from sentinel.collectors.standard import standard
+from sentinel.daemon.accounts import Accounts
 from sentinel.daemon.adoption import Adopter
 from sentinel.daemon.bookkeeping import Books
 from sentinel.daemon.core import About, DaemonCore, Rooms
@@ -34,9 +35,9 @@ from sentinel.daemon.remotehand import RemoteHands
 from sentinel.daemon.remotemail import Couriers, RemoteMail
 from sentinel.daemon.rulebook import Rulebook, sees, untrusted
 from sentinel.daemon.silences import SilenceBook
+from sentinel.daemon.witness import Witness
 from sentinel.errors import Problem, Problems
 from sentinel.jobs.control import Control
-from sentinel.jobs.failures import Evidence
 from sentinel.jobs.hand import LocalHand
 from sentinel.jobs.handover import Handover
 from sentinel.jobs.monitor import Monitor, read_end
@@ -116,7 +117,7 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
         clock,
         directory=place.state,
         settings=settings.jobs,
-        evidence=lambda job: Evidence(logs.last_events(job.id), measuring.jobs.oom_kills(job.id)),
+        evidence=lambda job: witness.evidence(job),  # noqa: PLW0108 - it is made further down
     )
     handover = Handover(handover_path, register, settings.jobs, shared=place.system)
     forest = Forest()
@@ -236,13 +237,22 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
         clock=clock,
     )
     books = Books(counters, board, logs, checkpoints.newest)
+    witness = Witness(
+        window,
+        events=logs.last_events,
+        oom_kills=measuring.jobs.oom_kills,
+        newest=checkpoints.newest,
+        requests=dispatcher.requests,
+        clock=clock,
+    )
 
     def adopt(spec: JobSpec, uid: int, name: str, process: ProcessId, pgid: int) -> None:
         register.register(spec, uid=uid, owner=name, adopt=process, pgid=pgid)
 
     rooms = Rooms(
-        clock, hub, window, store, engine, register, monitor, dispatcher, notifier, silences, logs, checkpoints, hands
-    )
+        clock, hub, window, store, engine, register, monitor, dispatcher, notifier, silences, logs, checkpoints, hands,
+        witness, Accounts(store), books,
+    )  # fmt: skip
     house = House(
         place=place,
         settings=settings,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from sentinel.collectors.counters import Counters
 from sentinel.collectors.gauges import Board
 from sentinel.collectors.joblogs import JobLogs
+from sentinel.jobs import bill, limits
 from sentinel.model.checkpoints import Checkpoint
 from sentinel.model.events import Event
 from sentinel.model.families import (
     CHECKPOINTS,
+    HOST,
     JOB,
     JOB_REQUESTS,
     LOG,
@@ -19,10 +22,13 @@ from sentinel.model.families import (
     SENTINEL,
     SENTINEL_NOTIFY,
 )
-from sentinel.model.jobs import Job
+from sentinel.model.jobs import Job, JobState
 
 COUNTED = (LOG, LOG_VOLUME, JOB_REQUESTS, CHECKPOINTS, SENTINEL_NOTIFY)
 """The families whose counters events move."""
+
+
+_GAPS_KEPT = 500
 
 
 class Books:
@@ -42,6 +48,7 @@ class Books:
         self._board = board
         self._logs = logs
         self._newest = newest
+        self._paces: dict[str, _Pace] = {}
 
     def on_event(self, happened: Event) -> None:
         """Move the counters that an event moves."""
@@ -58,9 +65,25 @@ class Books:
         self._counters.end_where("job", job.name)
         self._board.end_where("job", job.name)
 
+    def idle(self, jobs: Sequence[Job], paid: Job | None, boot: float | None, at: float) -> None:
+        """What a priced machine has cost since its last job ended; it is priced once a priced job has run on it."""
+        if paid is None or paid.ended is None or paid.spec.cost_per_hour is None:
+            return
+        idle_s = 0.0 if jobs else max(0.0, at - max(paid.ended, boot or 0.0))
+        self._board.set(HOST, (), host_idle_cost_total=paid.spec.cost_per_hour * idle_s / 3600.0)
+
+    def at_risk_s(self, job: Job, at: float) -> float:
+        """The work of a job that would be lost right now (seconds)."""
+        if job.attempt_started is None or job.state is JobState.WAITING:
+            return 0.0
+        newest = self._newest(job.id)
+        kept = newest.finished if newest is not None else 0.0
+        return max(0.0, at - max(job.attempt_started, kept))
+
     def tick(self, jobs: Sequence[Job], at: float, lag_s: float) -> None:
-        """What the clock moves: money, work at risk, last output."""
+        """What the clock moves: money, work at risk, last output, and the limits that are in force."""
         self._board.set(SENTINEL, (), sentinel_store_lag_seconds=lag_s)
+        self._paces = {job.id: self._paces.get(job.id, _Pace()) for job in jobs}
         for job in jobs:
             if job.attempt_started is None:
                 continue
@@ -73,15 +96,34 @@ class Books:
                 (job.name,),
                 job_last_output_timestamp_seconds=output,
                 job_last_progress_timestamp_seconds=progress,
+                job_timeout_seconds=job.timeout_s,
+                job_stall_limit_seconds=self._paces[job.id].limit(max(output or 0.0, progress or 0.0)),
             )
-            since = max(job.attempt_started, progress or 0.0)
-            at_risk = max(0.0, at - since)
-            per_second = (job.spec.cost_per_hour or 0.0) / 3600.0
+            at_risk = self.at_risk_s(job, at)
+            running = job.state is not JobState.WAITING
+            ran = sum(one.ended - one.started for one in job.past) + (at - job.attempt_started if running else 0.0)
             priced = job.spec.cost_per_hour is not None
             self._board.set(
                 MONEY,
                 (job.name,),
                 job_at_risk_seconds=at_risk,
-                job_at_risk_cost=at_risk * per_second if priced else None,
-                job_cost_total=max(0.0, at - job.attempt_started) * per_second if priced else None,
+                job_at_risk_cost=bill.money(job, at_risk),
+                job_cost_total=bill.money(job, max(0.0, ran)),
+                job_wasted_cost_total=bill.money(job, bill.lost_s(job.past)) if priced else None,
             )
+
+
+class _Pace:
+    """How far apart the signs of life of a job are."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+        self._gaps: deque[float] = deque(maxlen=_GAPS_KEPT)
+
+    def limit(self, moment: float) -> float:
+        """After how long without one it counts as stalled, having seen that the last was at `moment`."""
+        if moment > self._last:
+            if self._last:
+                self._gaps.append(moment - self._last)
+            self._last = moment
+        return limits.stall_limit(list(self._gaps))

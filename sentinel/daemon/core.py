@@ -13,7 +13,9 @@ from sentinel.checkpoints.watch import Survey, survey
 from sentinel.clock import Clock
 from sentinel.collectors.joblogs import JobLogs
 from sentinel.daemon import overview
+from sentinel.daemon.accounts import Accounts
 from sentinel.daemon.adoption import led_group
+from sentinel.daemon.bookkeeping import Books
 from sentinel.daemon.handwire import Report
 from sentinel.daemon.hub import Hub
 from sentinel.daemon.lookout import Lookout
@@ -21,14 +23,18 @@ from sentinel.daemon.remotehand import RemoteHands
 from sentinel.daemon.replaying import backtest
 from sentinel.daemon.rulebook import sees
 from sentinel.daemon.silences import SilenceBook
+from sentinel.daemon.witness import Witness
 from sentinel.errors import SentinelError, UsageError
+from sentinel.jobs import report
 from sentinel.jobs.link import YOURS
 from sentinel.jobs.monitor import Monitor
 from sentinel.jobs.register import Register
+from sentinel.jobs.report import Row
+from sentinel.logs.masking import clean
 from sentinel.model.alerts import Alert, RuleSpec
 from sentinel.model.checkpoints import Checkpoint
 from sentinel.model.events import Event, Severity, event
-from sentinel.model.jobs import Job, JobSpec, ProcessId
+from sentinel.model.jobs import Job, JobSpec, JobState, ProcessId
 from sentinel.model.requests import Request, RequestKind
 from sentinel.model.silences import Silence
 from sentinel.model.wire import WireError, decode, encode
@@ -81,6 +87,9 @@ class Rooms:
     logs: JobLogs
     checkpoints: Lookout
     hands: RemoteHands
+    witness: Witness
+    accounts: Accounts
+    books: Books
 
 
 class DaemonCore:
@@ -289,6 +298,9 @@ class DaemonCore:
                 "a daemon of another user does not open rule files of yours",
                 hint="run a daemon of your own: SENTINEL_SOCKET=… sentinel daemon",
             )
+        limit_s, runs = spec.timeout_s, 0
+        if spec.timeout_auto:
+            limit_s, runs = await asyncio.to_thread(rooms.accounts.learnt, spec.name, spec)
         made = rooms.register.register(
             spec,
             uid=owner.uid,
@@ -296,7 +308,10 @@ class DaemonCore:
             supervisor=supervisor,
             adopt=adopt,
             pgid=led_group(adopt) if adopt else 0,
+            timeout_s=limit_s,
         )
+        if not made.again:
+            rooms.witness.registered(made.job)
         try:
             if spec.rules and not made.again:
                 self._add_rules(made.job)
@@ -324,28 +339,65 @@ class DaemonCore:
                 "receivers": rooms.notifier.receivers(),
                 "told": told,
                 "mode": self.mode,
+                "timeout_seconds": limit_s,
+                "timeout_runs": runs,
+                "checkpoint_write_seconds": found.write_seconds if found else None,
             },
             YOURS if foreign else "",
         )
 
     async def attempt_started(
-        self, job: Job, *, attempt: int, root: ProcessId, pgid: int, output: tuple[str, ...]
+        self,
+        job: Job,
+        *,
+        attempt: int,
+        root: ProcessId,
+        pgid: int,
+        output: tuple[str, ...],
+        degrade_level: int | None = None,
     ) -> Job:
         """The supervisor has started an attempt."""
-        started = self._rooms.register.attempt_started(job.id, attempt=attempt, root=root, pgid=pgid, output=output)
-        self._rooms.monitor.tick()
+        rooms = self._rooms
+        started = rooms.register.attempt_started(
+            job.id, attempt=attempt, root=root, pgid=pgid, output=output, degrade_level=degrade_level
+        )
+        if started.root != job.root:
+            rooms.witness.attempt_started(started)
+            rooms.dispatcher.starts_at(job.id, started.degrade_level)
+        rooms.monitor.tick()
         return started
 
     async def attempt_ended(
-        self, job: Job, *, attempt: int, exit_code: int | None, exit_signal: int | None, at: float
+        self,
+        job: Job,
+        *,
+        attempt: int,
+        exit_code: int | None,
+        exit_signal: int | None,
+        at: float,
+        outcome: str = "",
+        reason: str = "",
+        more: bool = False,
+        last_lines: tuple[str, ...] = (),
     ) -> Job:
         """The supervisor has seen an attempt end: read its last words first, they say why."""
+        rooms = self._rooms
         if job.uid == os.getuid():
-            await asyncio.to_thread(self._rooms.logs.drain, job)
+            await asyncio.to_thread(rooms.logs.drain, job)
         else:
-            await self._rooms.hands.last_words(job)
-        return self._rooms.register.attempt_ended(
-            job.id, attempt=attempt, exit_code=exit_code, exit_signal=exit_signal, at=at
+            await rooms.hands.last_words(job)
+        if (found := (await self._look_for_checkpoints(job)).newest) is not None:
+            rooms.witness.saw(job, found)
+        return rooms.register.attempt_ended(
+            job.id,
+            attempt=attempt,
+            exit_code=exit_code,
+            exit_signal=exit_signal,
+            at=at,
+            outcome=outcome,
+            reason=clean(reason, 1000),
+            more=more,
+            last_lines=[clean(line, 400) for line in last_lines[-20:]],
         )
 
     async def hand(self, job: Job, report: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -356,6 +408,54 @@ class DaemonCore:
             raise UsageError(str(fault)) from None
         orders: Mapping[str, Any] = encode(self._rooms.hands.report(job, said))
         return orders
+
+    async def what_follows(self, job: Job) -> Mapping[str, Any] | None:
+        """What a supervisor needs to know before it starts a job that waits once more; None where it does not wait."""
+        if job.state is not JobState.WAITING:
+            return None
+        rooms = self._rooms
+        judged = rooms.register.judgement(job.id)
+        found = (await self._look_for_checkpoints(job)).newest
+        return {
+            "restart": job.restarting,
+            "progressed": rooms.witness.progressed(job),
+            "resume_from": found.path if found else None,
+            "degrade_level": job.degrade_level,
+            "cause": job.cause,
+            **({} if judged is None else encode(judged)),
+            "retry_after_seconds": judged.retry_after_s if judged is not None else None,
+        }
+
+    def waits(self, job: Job, *, until: float, reason: str) -> Job:
+        """The supervisor says when the next attempt begins."""
+        return self._rooms.register.waits(job.id, until, clean(reason, 1000))
+
+    def room(self, job: Job) -> str:
+        """Why the boards that the job ran on are not free yet; "" where they are."""
+        return self._rooms.witness.room(job)
+
+    def said(self, job: Job, *, kind: str, message: str) -> None:
+        """The supervisor has something to tell about its job."""
+        loud = kind == "hook_failed"
+        self._rooms.hub.publish(
+            event(
+                f"supervisor.{kind}",
+                f"{job.name}: {clean(message, 1000)}",
+                at=self.now(),
+                job=job.name,
+                severity=Severity.CRITICAL if loud else Severity.WARNING,
+                uid=job.uid,
+                id=job.id,
+            )
+        )
+
+    async def report(self, *, since: float, sees: Callable[[int], bool]) -> Mapping[str, Any]:
+        """The bill of what ended since then and of what runs now, for those whose uid may be seen."""
+        rows = await asyncio.to_thread(self._rooms.accounts.rows, since)
+        living, now = [job for job in self._rooms.register.living() if sees(job.uid)], self.now()
+        at_risk = {job.name: self._rooms.books.at_risk_s(job, now) for job in living}
+        visible = [Row.read(row) for row in rows if sees(int(row.get("uid", -1)))]
+        return report.made(visible, living, since, now, at_risk)
 
     async def ask(
         self, job: Job, kind: RequestKind, *, by: str, reason: str, timeout_s: float, wait_s: float

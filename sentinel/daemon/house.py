@@ -178,7 +178,9 @@ class House:
             rooms.hub.publish(gathered)
         if now - self._booked >= _BOOKS_EVERY_S or now < self._booked:
             self._booked = now
-            self._books.tick(rooms.register.living(), now, rooms.store.lag_s())
+            living = rooms.register.living()
+            self._books.tick(living, now, rooms.store.lag_s())
+            self._books.idle(living, rooms.register.last_paid(), rooms.window.latest("host_boot_time_seconds"), now)
         await rooms.dispatcher.tick(now)
         await rooms.notifier.tick(now)
         self._retarget()
@@ -273,6 +275,8 @@ class House:
 
     def _on_checkpoint(self, job: Job, found: Checkpoint) -> None:
         whole = found.state is CheckpointState.COMPLETE
+        if whole:
+            self.rooms.witness.saw(job, found)
         step = f" at step {found.step}" if found.step is not None else ""
         words = f"{job.name} has a whole checkpoint{step}: {found.path}"
         self.rooms.hub.publish(
@@ -305,6 +309,7 @@ class House:
         if job is None:
             return
         self.rooms.store.put_row("jobs", encode(job))
+        self.rooms.accounts.on_job(job)
         if job.alive:
             if job.state in {JobState.STARTING, JobState.RUNNING}:
                 self.rooms.engine.job_started(job.name)
@@ -312,6 +317,7 @@ class House:
             self._pipeline.on_changes(self.rooms.engine.job_ended(job.name, self.clock.now()))
             self._books.job_ended(job)
             self.rooms.hands.ended(job)
+            self.rooms.witness.forget(job)
             if (rules := self._rulebook.drop(job)) is not None:
                 self._put_in_force(rules)
             self.rooms.notifier.on_job_end(job)

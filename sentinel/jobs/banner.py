@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sentinel.jobs.limits import AUTO_DEFAULT_S, AUTO_RUNS
 from sentinel.jobs.link import Registration
 from sentinel.model.jobs import JobSpec
 from sentinel.model.requests import RequestKind
@@ -15,7 +16,14 @@ _ASKABLE = (RequestKind.CHECKPOINT, RequestKind.DEGRADE)
 
 
 def banner(
-    spec: JobSpec, met: Registration, logs: Sequence[str], *, trouble: str = "", colours: bool = False, home: str = ""
+    spec: JobSpec,
+    met: Registration,
+    logs: Sequence[str],
+    *,
+    trouble: str = "",
+    colours: bool = False,
+    home: str = "",
+    deadline_s: float | None = None,
 ) -> str:
     """At most six lines. Each "no" names the option that changes it.
 
@@ -26,23 +34,25 @@ def banner(
         trouble: Why no daemon was reached; empty: one was.
         colours: Whether the reader is a terminal.
         home: Shortened to ~ where it begins a path.
+        deadline_s: In how long a scheduler ends the job; None: there is none that says so.
     """
     lines = [_head(spec, met, logs, home, colours)]
     if trouble:
-        return "\n".join((*lines, *_alone(trouble, colours))) + "\n"
+        return "\n".join((*lines, *_alone(spec, met, trouble, deadline_s, colours))) + "\n"
     lines += [
         _line(good, name, text, colours)
         for name, (good, text) in (
             ("checkpoints", _checkpoints(spec, met, home)),
             ("can be asked", _requests(spec)),
-            ("memory", _memory(spec)),
             ("told", _told(spec, met)),
+            ("retry", _retry(spec)),
+            ("limits", _limits(spec, met, deadline_s)),
         )
     ]
     if met.facts.get("mode") == "observe":
-        lines.append(_line(False, "acts", "no, the daemon only says what it would do: mode: act", colours))
+        lines[-1] = _line(False, "acts", "no, the daemon only says what it would do: mode: act", colours)
     elif spec.dry_run:
-        lines.append(_line(False, "acts", "no, it only says what it would do: leave --dry-run out", colours))
+        lines[-1] = _line(False, "acts", "no, it only says what it would do: leave --dry-run out", colours)
     return "\n".join(lines) + "\n"
 
 
@@ -59,9 +69,13 @@ def _head(spec: JobSpec, met: Registration, logs: Sequence[str], home: str, colo
     return " · ".join(parts)
 
 
-def _alone(trouble: str, colours: bool) -> list[str]:
-    """Without a daemon nothing that was declared is done: no line may look as if it were."""
+def _alone(spec: JobSpec, met: Registration, trouble: str, deadline_s: float | None, colours: bool) -> list[str]:
+    """Without a daemon only the supervisor's own part of what was declared is done: no other line may look so."""
+    own = [("retry", _retry(spec))] if spec.retries else []
+    if spec.timeout_s or spec.timeout_auto or spec.stall_timeout_s or deadline_s is not None:
+        own.append(("limits", _limits(spec, met, deadline_s, alone=True)))
     return [
+        *(_line(good, name, text, colours) for name, (good, text) in own),
         _line(False, "daemon", f"none: {' '.join(trouble.split())}", colours),
         _line(False, "watched", "nothing, and nobody is asked or told: sentinel daemon", colours),
     ]
@@ -97,10 +111,45 @@ def _requests(spec: JobSpec) -> tuple[bool, str]:
     return True, ", ".join(have)
 
 
-def _memory(spec: JobSpec) -> tuple[bool, str]:
-    if spec.memory_limit_bytes is not None:
-        return True, f"against {format_bytes(spec.memory_limit_bytes)}"
-    return True, "against the cgroup or host; tighter: --memory-limit SIZE"
+def _retry(spec: JobSpec) -> tuple[bool, str]:
+    if not spec.retries:
+        return False, "no, a failure ends it: --retries 3"
+    within = f" within {format_duration(spec.budget_s)}" if spec.budget_s is not None else ""
+    words = f"{spec.retries} times{within} without progress"
+    if not spec.checkpoints:
+        return False, f"{words}, each from the start: --checkpoints DIR"
+    how = "from the newest checkpoint" if resumes(spec) else "if it reads SENTINEL_RESUME_FROM"
+    return True, f"{words}, {how}"
+
+
+def resumes(spec: JobSpec) -> bool:
+    """Whether the command is given its checkpoint."""
+    return "{checkpoint}" in " ".join(spec.argv)
+
+
+def _limits(spec: JobSpec, met: Registration, deadline_s: float | None, *, alone: bool = False) -> tuple[bool, str]:
+    """Time, stalls, the scheduler's end, and memory, in one line."""
+    words = []
+    if deadline_s is not None:
+        words.append(f"the scheduler ends it in {format_duration(max(0.0, deadline_s))}, a checkpoint is asked before")
+    if spec.timeout_auto:
+        limit, runs = met.facts.get("timeout_seconds"), met.facts.get("timeout_runs")
+        learnt = isinstance(runs, int) and runs >= AUTO_RUNS
+        known = f"P99 of {runs} runs" if learnt else f"so far {runs or 0} of {AUTO_RUNS} runs known"
+        words.append(f"time {format_duration(float(limit or AUTO_DEFAULT_S))} ({known})")
+    elif spec.timeout_s is not None:
+        words.append(f"time {format_duration(spec.timeout_s)}")
+    if spec.stall_timeout_s is not None:
+        words.append(f"stopped after {format_duration(spec.stall_timeout_s)} without progress")
+    elif not alone:
+        words.append("a stall is only told (--stall-timeout)")
+    if alone:
+        pass  # memory is the daemon's to measure
+    elif spec.memory_limit_bytes is not None:
+        words.append(f"memory {format_bytes(spec.memory_limit_bytes)}")
+    else:
+        words.append("memory of cgroup or host")
+    return True, ", ".join(words)
 
 
 def _told(spec: JobSpec, met: Registration) -> tuple[bool, str]:

@@ -79,7 +79,7 @@ class Control:
             match request.kind:
                 case RequestKind.CHECKPOINT | RequestKind.DEGRADE | RequestKind.RESTORE:
                     return await self._ask(current, request, leaving)
-                case _ if request.kind is not RequestKind.RESTART and not leaving():
+                case _ if not leaving():
                     return Delivery(Outcome.FAILED, _TOO_LATE)
                 case RequestKind.PAUSE:
                     return await self._pause(current, request)
@@ -90,7 +90,7 @@ class Control:
                 case RequestKind.DUMP:
                     return await self._dump(current)
                 case RequestKind.RESTART:
-                    return _refused("a job cannot be restarted in place yet: stop it and run it again")
+                    return await self._restart(current, request)
         except SentinelError as fault:
             return _refused(fault.message)
         except OSError as fault:
@@ -176,13 +176,34 @@ class Control:
             return _refused(f"{job.name} is not paused")
         return Delivery(Outcome.DONE, f"{_count(len(pids))} resumed", tuple(pids))
 
+    async def _restart(self, job: Job, request: Request) -> Delivery:
+        """End the attempt; the supervisor, which learns that it was meant so, starts the next."""
+        if job.supervisor is None or not processes.same(job.supervisor):
+            return _refused(
+                f"{job.name!r} has no supervisor that could start it again: stop it, then use `sentinel run`"
+            )
+        if not self._register.may(job, Seen.BROKE_OFF) or job.state is JobState.STOPPING:
+            return _refused(f"job {job.name!r} is {job.state.value}")
+        self._register.restarting(job.id, request.by)
+        if job.state is JobState.WAITING:
+            return Delivery(Outcome.DONE, "it waited for its next attempt, which begins now")
+        return await self._tell_to_end(job)
+
     async def _stop(self, job: Job, request: Request) -> Delivery:
         """TERM to those who should hear it, a grace, KILL to what is left."""
+        if job.state is JobState.WAITING:
+            self._register.stopping(job.id, request.by)
+            return Delivery(Outcome.DONE, "it waited for its next attempt, which does not begin any more")
+        if not await asyncio.to_thread(self._living, job):
+            return _refused("the job has no process any more")
+        self._register.stopping(job.id, request.by)
+        return await self._tell_to_end(job)
+
+    async def _tell_to_end(self, job: Job) -> Delivery:
         members = await asyncio.to_thread(self._forest.members, job)
         living = {stat.pid: stat for stat in members if stat.alive}
         if not living:
             return _refused("the job has no process any more")
-        self._register.stopping(job.id, request.by)
         chosen = selection.to_end(_candidates(members, signal.SIGTERM))
         sent = signals.control([self._forest.identity(living[pid]) for pid in chosen], signal.SIGTERM)
         if any(stat.state in _STOPPED for stat in living.values()):  # a paused process cannot hear it

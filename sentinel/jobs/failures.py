@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sentinel.jobs.bill import Kept
 from sentinel.model.jobs import Job, JobState
 from sentinel.model.logs import LogEvent, LogKind
 
@@ -21,12 +22,16 @@ class Evidence:
         cgroup_oom_kills: How many processes the kernel killed in the job's cgroup during the attempt; None: unknown.
         host_oom_kills: The same on the whole host.
         last_lines: The last lines of its output, cleaned and masked, oldest first.
+        kept: Its whole checkpoints; None: nobody looked.
+        gpus: On how many boards it was seen.
     """
 
     events: Sequence[LogEvent] = ()
     cgroup_oom_kills: float | None = None
     host_oom_kills: float | None = None
     last_lines: Sequence[str] = ()
+    kept: Kept | None = None
+    gpus: int = 0
 
 
 _DECISIVE: dict[LogKind, str] = {

@@ -74,6 +74,7 @@ class Attempt:
         pgid: Its process group.
         output: The log files.
         master: The pty's master to hand over, or -1.
+        level: Its degrade level.
     """
 
     number: int
@@ -81,16 +82,30 @@ class Attempt:
     pgid: int
     output: tuple[str, ...]
     master: int = -1
+    level: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the attempt ended."""
+    """How the attempt ended.
+
+    Attributes:
+        attempt: From 1.
+        exit_code: None for a signal.
+        exit_signal: None for an exit code.
+        at: Unix seconds.
+        outcome: `preempted`, `timeout`, `stall` or `gave-up` where one of these is why, else "".
+        reason: Why no attempt follows, in words.
+        last_lines: The last of its output.
+    """
 
     attempt: int
     exit_code: int | None
     exit_signal: int | None
     at: float
+    outcome: str = ""
+    reason: str = ""
+    last_lines: tuple[str, ...] = ()
 
 
 class Hand(Protocol):
@@ -149,8 +164,12 @@ class Link:
         self._caller: Caller | None = None
         self._registration: Registration | None = None
         self._attempt: Attempt | None = None
+        self._informed: Attempt | None = None
         self._ending: Ending | None = None
         self._told = threading.Event()
+        self._answer: Mapping[str, Any] | None = None
+        self._owed: list[Ending] = []
+        self._heard = threading.Event()
         self._closed = False
         self._wake_in, self._wake_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._presence: socket.socket | None = None
@@ -181,51 +200,96 @@ class Link:
         self._registration = replace(met, resume_from=found.path, facts={**met.facts, "checkpoint_age_seconds": age_s})
         return self._registration
 
+    @property
+    def job_id(self) -> str:
+        """The job's id with the daemon that knows it now, or ""."""
+        return self._registration.id if self._registration is not None else ""
+
     def started(self, attempt: Attempt | None) -> None:
-        """The job runs, or could not be started. From now on a thread keeps the daemon informed."""
+        """An attempt runs, or could not be started. From now on a thread keeps the daemon informed."""
         self._attempt = attempt
-        self._thread = threading.Thread(target=self._keep, name="link", daemon=True)
-        self._thread.start()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._keep, name="link", daemon=True)
+            self._thread.start()
+        else:
+            self._wake()
+
+    def broke_off(self, ending: Ending) -> Mapping[str, Any] | None:
+        """An attempt is over and another may follow: what the daemon makes of it, or None: it cannot be had now.
+
+        Whatever comes of it, the daemon is told as soon as there is one.
+        """
+        self._attempt = None
+        self._heard.clear()
+        self._answer = None
+        self._owed.append(ending)
+        self._wake()
+        if self._thread is None or self._registration is None:
+            return None
+        self._heard.wait(self._patience_s)
+        return self._answer
 
     def ended(self, ending: Ending) -> None:
         """The job is over. Returns at once."""
+        self._told.clear()
+        self._answer = None
         self._ending = ending
         self._wake()
 
-    def finish(self) -> bool:
-        """Wait until the daemon knows, but not for ever; whether it does."""
+    @property
+    def answer(self) -> Mapping[str, Any] | None:
+        """What the daemon said to the last end that it was told; None where it does not know of it."""
+        return self._answer
+
+    def finish(self, *, keep: bool = False) -> bool:
+        """Wait until the daemon knows, but not for ever; whether there is nothing more to tell it.
+
+        Args:
+            keep: Whether there may be more to tell.
+        """
         known = self._thread is not None and self._told.wait(self._patience_s)
+        if not keep:
+            self.close()
+        return known
+
+    def close(self) -> None:
+        """There is nothing more to tell."""
         self._closed = True
         self._wake()
         if self._thread is not None:
             self._thread.join(1.0)
-        return known
 
     # In the thread
 
     def _keep(self) -> None:
         pause, failures = _FIRST_PAUSE_S, 0
-        informed = False
         while not self._closed:
             try:
                 if self._caller is None:
                     met = self._greet(start=self._start and failures >= _PATIENCE, quiet=True)
                     if self._ending is None:
                         self._say(f"a daemon is there: this is job {met.name}")
-                if not informed:
+                while self._owed:
+                    self._answer = self._report(self._owed[0], more=True)
+                    del self._owed[0]
+                    self._heard.set()
+                if self._attempt is not self._informed:
                     self._inform()
-                    informed = True
                 pause, failures = _FIRST_PAUSE_S, 0
                 if self._ending is not None:
-                    self._report(self._ending)
+                    self._answer = self._report(self._ending)
+                    self._ending = None
+                    self._attempt = self._informed = None
                     self._told.set()
-                    return
                 if not self._wait():
                     raise ApiError("the daemon went away")
             except (SentinelError, OSError, KeyError, ValueError) as fault:
-                informed = False
                 self._hang_up()
+                if self._owed and _hopeless(fault):
+                    self._owed.clear()  # it has heard, and will not have it
+                    self._heard.set()
                 if self._ending is not None and (_hopeless(fault) or self._registration is None):
+                    self._ending = None
                     self._told.set()  # it does not know the job, or there never was one: nothing is left to say
                     return
                 failures += 1
@@ -268,6 +332,7 @@ class Link:
     def _inform(self) -> None:
         attempt = self._attempt
         if attempt is None:
+            self._informed = None
             return
         assert self._caller is not None
         assert self._registration is not None
@@ -278,12 +343,15 @@ class Link:
                 "root": encode(attempt.root),
                 "pgid": attempt.pgid,
                 "output": list(attempt.output),
+                **({"degrade_level": attempt.level} if attempt.number > 1 else {}),
             },
             timeout_s=_ANSWER_S,
         )
         ours = self._registration.hand == YOURS
-        if self._registration.handover and self._presence is None:
+        again = self._informed is None or self._informed.number != attempt.number
+        if self._registration.handover and (self._presence is None or (again and attempt.master >= 0)):
             self._hand_over(self._registration, -1 if ours else attempt.master)
+        self._informed = attempt
         self._keep_hand()
 
     def _keep_hand(self) -> None:
@@ -308,26 +376,33 @@ class Link:
                     f"the daemon could not take the terminal over ({fault}): if sentinel is killed, the job loses it"
                 )
             return
+        if self._presence is not None:
+            self._presence.close()
         self._presence = presence
 
-    def _report(self, ending: Ending) -> None:
+    def _report(self, ending: Ending, *, more: bool = False) -> Mapping[str, Any]:
         assert self._caller is not None
         assert self._registration is not None
-        self._caller.post(
+        answer: Mapping[str, Any] = self._caller.post(
             f"/v1/jobs/{self._registration.id}/end",
             {
                 "attempt": ending.attempt,
                 "exit_code": ending.exit_code,
                 "exit_signal": ending.exit_signal,
                 "at": ending.at,
+                **({"more": True} if more else {}),
+                **({"outcome": ending.outcome} if ending.outcome else {}),
+                **({"reason": ending.reason} if ending.reason else {}),
+                **({"last_lines": list(ending.last_lines)} if ending.last_lines else {}),
             },
             timeout_s=_ANSWER_S,
         )
+        return answer
 
     def _wait(self) -> bool:
         """Until there is something to say (True) or the daemon is gone (False)."""
         say_hello = time.monotonic() + _HEARTBEAT_S
-        while self._ending is None and not self._closed:
+        while not (self._ending or self._closed or self._owed or self._attempt is not self._informed):
             poller = select.poll()
             poller.register(self._wake_in, select.POLLIN)
             waits = [say_hello - time.monotonic()]
@@ -369,6 +444,7 @@ class Link:
             os.read(self._wake_in, 4096)
 
     def _hang_up(self) -> None:
+        self._informed = None
         if self._caller is not None:
             self._caller.close()
             self._caller = None

@@ -15,11 +15,13 @@ from sentinel.jobs.logfile import LogFile
 from sentinel.jobs.register import Register
 from sentinel.jobs.settings import Settings
 from sentinel.jobs.trees import Forest
-from sentinel.model.jobs import Job, ProcessId
+from sentinel.model.jobs import Job, JobState, ProcessId
 from sentinel.system import processes
 
 _CAP_EVERY_S = 60.0
 _SWEEP_EVERY_S = 3600.0
+_AGAIN_S = 60.0
+"""How much longer a supervisor that starts its job again may take: it may be looking for us."""
 
 
 class Monitor:
@@ -90,10 +92,13 @@ class Monitor:
         if job.supervisor is not None:
             if not processes.same(job.supervisor):
                 self._supervisor_gone(job)
+            elif job.state is JobState.WAITING:
+                return  # it has no process, and its supervisor knows when it will
             elif job.root is not None and not processes.same(job.root):
                 # It saw the end too; it has a while to say how.
                 since = self._leaderless.setdefault(job.id, self._clock.monotonic())
-                if self._clock.monotonic() - since > self._settings.report_grace_s:
+                grace_s = self._settings.report_grace_s + (_AGAIN_S if job.spec.retries else 0.0)
+                if self._clock.monotonic() - since > grace_s:
                     self._ended_unseen(job)
             return
         if job.root is None:
@@ -104,6 +109,12 @@ class Monitor:
     def _supervisor_gone(self, job: Job) -> None:
         if job.root is None:
             self._register.vanished(job.id)
+            return
+        if job.state is JobState.WAITING:
+            self._register.attempt_ended(
+                job.id, attempt=job.attempt, exit_code=job.exit_code, exit_signal=job.exit_signal,
+                at=self._clock.now(), reason="its supervisor died before the next attempt",
+            )  # fmt: skip
             return
         if not processes.same(job.root):
             self._ended_unseen(job)

@@ -6,11 +6,13 @@ import argparse
 import os
 import re
 import shlex
+import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from sentinel.errors import UsageError
-from sentinel.model.jobs import Channel, CheckpointDir, How, JobSpec
+from sentinel.model.jobs import Channel, CheckpointDir, ExitHook, How, JobSpec
 from sentinel.model.requests import RequestKind
 from sentinel.units import parse_duration, parse_size
 
@@ -54,6 +56,66 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--quiet", action="store_true", help="no banner")
     parser.add_argument("--no-daemon", action="store_true", help="do not start a daemon where none is running")
+
+
+def add_life_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say how long a job may take and what follows its end: for `run` alone, which starts it."""
+    again = parser.add_argument_group("trying again")
+    again.add_argument("--retries", metavar="N", help="so many attempts may follow one that failed, without progress")
+    again.add_argument("--budget", metavar="DURATION", help="no attempt begins later than this after the first")
+    limits = parser.add_argument_group(
+        "limits", "warned at 80 %, asked for a checkpoint, stopped, killed after a grace"
+    )
+    limits.add_argument(
+        "--timeout", metavar="DURATION|auto", help="how long an attempt may run; auto: as past runs did"
+    )
+    limits.add_argument("--stall-timeout", metavar="DURATION", help="how long it may make no progress")
+    limits.add_argument(
+        "--preempt-signal", metavar="SIG", help="how a scheduler says that it wants the machine back, beside TERM"
+    )
+    limits.add_argument("--requeue", action="store_true", help="then put a Slurm job back into its queue")
+    after = parser.add_argument_group("afterwards")
+    after.add_argument(
+        "--on-exit", action="append", default=[], metavar="[finished:|failed:|gave-up:]CMD",
+        help="run this once the job is over (repeatable), unless somebody logs in, holds it or starts a job",
+    )  # fmt: skip
+    after.add_argument("--exit-grace", metavar="DURATION", help="how long that waits (default 5m)")
+    after.add_argument("--detach", action="store_true", help="leave it running and return at once; prints its name")
+    after.add_argument("--gpus", metavar="N", help="on how many boards it runs, for the bill")
+
+
+def life_from(args: argparse.Namespace, spec: JobSpec) -> JobSpec:
+    """`spec`, with what `add_life_options` has read.
+
+    Raises:
+        UsageError: Everything that is wrong with it, at once.
+    """
+    problems: list[UsageError] = []
+
+    def read(option: str, parse: Callable[[str], T], text: str | None, default: T) -> T:
+        try:
+            return default if text is None else parse(text)
+        except UsageError as problem:
+            problems.append(UsageError(f"--{option}: {problem.message}", hint=problem.hint))
+            return default
+
+    auto = args.timeout == "auto"
+    made = replace(
+        spec,
+        retries=read("retries", _number(0, 10_000), args.retries, 0),
+        budget_s=read("budget", _positive(parse_duration), args.budget, None),
+        timeout_s=None if auto else read("timeout", _positive(parse_duration), args.timeout, None),
+        timeout_auto=auto,
+        stall_timeout_s=read("stall-timeout", _positive(parse_duration), args.stall_timeout, None),
+        preempt_signal=read("preempt-signal", _signal, args.preempt_signal, ""),
+        requeue=args.requeue,
+        on_exit=tuple(hook for text in args.on_exit if (hook := read("on-exit", _hook, text, None))),
+        exit_grace_s=read("exit-grace", parse_duration, args.exit_grace, spec.exit_grace_s),
+        gpus=read("gpus", _number(1, 1024), args.gpus, None),
+    )
+    if problems:
+        raise UsageError("\n".join(str(problem) for problem in problems))
+    return made
 
 
 def spec_from(args: argparse.Namespace, argv: Sequence[str], *, cwd: str, notify: str = "", name: str = "") -> JobSpec:
@@ -101,6 +163,7 @@ def spec_from(args: argparse.Namespace, argv: Sequence[str], *, cwd: str, notify
         rules=tuple(_absolute(path, cwd) for path in args.rules),
         dry_run=args.dry_run,
         quiet=args.quiet,
+        degrades=args.degrade_levels is not None,
     )
     problems += [UsageError(f"--rules: cannot read {path}") for path in spec.rules if not os.access(path, os.R_OK)]
     problems += [
@@ -168,6 +231,35 @@ def _positive(parse: Callable[[str], T]) -> Callable[[str], T | None]:
         return value
 
     return checked
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    def checked(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise UsageError(f"{text!r} is not a number from {least} to {most}")
+        return int(text)
+
+    return checked
+
+
+def _signal(text: str) -> str:
+    name = text.upper().removeprefix("SIG")
+    if not re.fullmatch(r"[A-Z][A-Z0-9]+", name) or not hasattr(signal, f"SIG{name}") or name in {"KILL", "STOP"}:
+        raise UsageError(f"{text!r} is no signal that can be caught", hint="--preempt-signal USR1")
+    return name
+
+
+def _hook(text: str) -> ExitHook:
+    when, colon, command = text.partition(":")
+    if not colon or when not in {"finished", "failed", "gave-up"}:
+        when, command = "", text
+    try:
+        words = shlex.split(command)
+    except ValueError as fault:
+        raise UsageError(f"{text!r} cannot be split into words: {fault}") from None
+    if not words:
+        raise UsageError(f"{text!r} names no program", hint="--on-exit 'finished:sudo poweroff'")
+    return ExitHook(when, command.strip())
 
 
 def _count(text: str) -> int:

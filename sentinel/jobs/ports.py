@@ -40,6 +40,14 @@ class Caller(Protocol):
         """
         ...
 
+    def get(self, path: str, *, timeout_s: float | None = None) -> Any:
+        """Return the JSON that comes back.
+
+        Raises:
+            SentinelError: The daemon refused, or did not answer.
+        """
+        ...
+
     def close(self) -> None:
         """Give the connection back."""
         ...

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentinel.clock import Clock
 from sentinel.errors import SentinelError
-from sentinel.jobs import failures
-from sentinel.jobs.failures import Evidence
+from sentinel.jobs import bill, failures
+from sentinel.jobs.bill import Kept
+from sentinel.jobs.failures import Evidence, Judgement
 from sentinel.jobs.machine import Seen, must_step, step
 from sentinel.jobs.naming import default_name
 from sentinel.jobs.ports import Journal, Publish
@@ -22,7 +23,35 @@ from sentinel.model.journal import JournalUnavailable, Record
 from sentinel.model.wire import decode, encode
 
 _KEPT = 200
+_PAST_KEPT = 200
 _KIND = "job"
+_SAID = {"preempted": Seen.PREEMPTED, "stopped": Seen.INTERRUPTED}
+_BY_US = {
+    "timeout": "its time limit was over, so sentinel stopped it",
+    "stall": "it made no progress for longer than allowed, so sentinel stopped it",
+    "preempted": "a scheduler wanted the machine back",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How an attempt ended.
+
+    Attributes:
+        code: Exit code, None for a signal.
+        number: Of the signal, or None.
+        at: Unix seconds.
+        reason: Why no attempt follows, in words.
+        last_lines: The last of its output.
+        outcome: What the supervisor said about it.
+    """
+
+    code: int | None
+    number: int | None
+    at: float
+    reason: str = ""
+    last_lines: tuple[str, ...] = ()
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +108,7 @@ class Register:
         self._settings = settings or Settings()
         self._evidence = evidence
         self._jobs: dict[str, Job] = {}
+        self._judgements: dict[str, Judgement] = {}
         self._unjournalled = False
 
     # Looking
@@ -98,6 +128,11 @@ class Register:
         """Jobs that ended lately and are still shown, the oldest first."""
         since = self._clock.now() - self._settings.remember_s
         return [job for job in self._jobs.values() if job.ended is not None and job.ended >= since]
+
+    def last_paid(self) -> Job | None:
+        """The priced job that ended last: by it the machine has a price while nothing runs."""
+        paid = [job for job in self._jobs.values() if job.spec.cost_per_hour and job.ended is not None]
+        return max(paid, key=lambda job: job.ended or 0.0, default=None)
 
     @property
     def outputs(self) -> Path:
@@ -119,6 +154,7 @@ class Register:
         supervisor: ProcessId | None = None,
         adopt: ProcessId | None = None,
         pgid: int = 0,
+        timeout_s: float | None = None,
     ) -> Registered:
         """Take a job in: one that `supervisor` is about to start, or the running process `adopt`.
 
@@ -148,12 +184,20 @@ class Register:
             supervisor=supervisor,
             adopted=adopt is not None,
             pgid=pgid,
+            timeout_s=timeout_s if timeout_s is not None else spec.timeout_s,
         )
         job = self._change(job, "registered" if adopt is None else f"process {adopt.pid} is watched from now on")
         return Registered(job, wanted if job.name != wanted else None, self._own(job))
 
     def attempt_started(
-        self, job_id: str, *, attempt: int, root: ProcessId, pgid: int = 0, output: tuple[str, ...] = ()
+        self,
+        job_id: str,
+        *,
+        attempt: int,
+        root: ProcessId,
+        pgid: int = 0,
+        output: tuple[str, ...] = (),
+        degrade_level: int | None = None,
     ) -> Job:
         """The supervisor has started an attempt, or says again that it had."""
         job = self._known(job_id)
@@ -168,32 +212,73 @@ class Register:
             root=root,
             pgid=pgid,
             output=output,
+            degrade_level=job.degrade_level if degrade_level is None else degrade_level,
             exit_code=None,
             exit_signal=None,
             cause="",
+            restarting=False,
+            next_attempt=None,
         )
         return self._change(changed, f"attempt {attempt} runs as process {root.pid}")
 
     def attempt_ended(
-        self, job_id: str, *, attempt: int, exit_code: int | None, exit_signal: int | None, at: float
+        self,
+        job_id: str,
+        *,
+        attempt: int,
+        exit_code: int | None,
+        exit_signal: int | None,
+        at: float,
+        outcome: str = "",
+        reason: str = "",
+        more: bool = False,
+        last_lines: Sequence[str] = (),
     ) -> Job:
-        """Somebody saw how the attempt ended. Saying it twice changes nothing."""
+        """Somebody saw how the attempt ended. Saying it twice changes nothing.
+
+        Args:
+            job_id: Which job.
+            attempt: Which attempt.
+            exit_code: None for a signal.
+            exit_signal: None for an exit code.
+            at: Unix seconds.
+            outcome: `preempted`, `stopped`, `timeout` or `stall` where the supervisor says so, else "".
+            reason: Why no attempt follows, in words.
+            more: Whether another attempt may follow a failure: the job then waits.
+            last_lines: The last of its output.
+        """
         job = self._known(job_id)
         if not job.alive or attempt < job.attempt:
+            return job
+        if more and job.state is JobState.WAITING and attempt == job.attempt:
             return job
         seen = Seen.FINISHED if exit_code == 0 else Seen.FAILED
         if exit_code is None and exit_signal is None:
             seen = Seen.VANISHED
         elif exit_signal == signal.SIGINT or exit_code == 128 + signal.SIGINT:
             seen = Seen.INTERRUPTED
-        return self._end(job, seen, exit_code=exit_code, exit_signal=exit_signal, at=at)
+        if job.restarting or (more and seen is Seen.FAILED):
+            seen = Seen.BROKE_OFF
+        if outcome in _SAID:
+            seen = _SAID[outcome]
+        how = _How(exit_code, exit_signal, at, reason, tuple(last_lines), outcome)
+        return self._end(replace(job, attempt=attempt), seen, how)
+
+    def judgement(self, job_id: str) -> Judgement | None:
+        """What the last attempt's failure says about the next; None where it did not fail."""
+        return self._judgements.get(job_id)
+
+    def waits(self, job_id: str, until: float, reason: str) -> Job:
+        """The supervisor begins the next attempt at `until` (Unix seconds)."""
+        job = self._known(job_id)
+        if job.state is not JobState.WAITING:
+            return job
+        return self._change(replace(job, next_attempt=until), reason)
 
     def vanished(self, job_id: str) -> Job:
         """Its processes are gone, and nobody saw how."""
         job = self._known(job_id)
-        return (
-            self._end(job, Seen.VANISHED, exit_code=None, exit_signal=None, at=self._clock.now()) if job.alive else job
-        )
+        return self._end(job, Seen.VANISHED, _How(None, None, self._clock.now())) if job.alive else job
 
     def supervisor_lost(self, job_id: str) -> Job:
         """Its supervisor died; the job goes on without."""
@@ -227,8 +312,31 @@ class Register:
         """They run again."""
         return self._move(job_id, Seen.RESUMED, f"resumed by {by}")
 
+    def restarting(self, job_id: str, by: str) -> Job:
+        """Its attempt has been told to end so that the next can begin."""
+        job = self._known(job_id)
+        must_step(job.name, job.state, Seen.BROKE_OFF)
+        changed = replace(job, restarting=True)
+        self._keep(changed)
+        self._publish(
+            event(
+                "job.restarting",
+                f"{job.name}: told to end and to start anew by {by}",
+                at=self._clock.now(),
+                job=job.name,
+                uid=job.uid,
+                id=job.id,
+                attempt=job.attempt,
+            )
+        )
+        return changed
+
     def stopping(self, job_id: str, by: str) -> Job:
         """It has been told to end; however it ends now, it was stopped."""
+        job = self._known(job_id)
+        if job.state is JobState.WAITING:
+            how = _How(job.exit_code, job.exit_signal, self._clock.now(), f"stopped by {by} while it waited")
+            return self._end(job, Seen.STOP_ASKED, how)
         return self._move(job_id, Seen.STOP_ASKED, f"told to end by {by}")
 
     def may(self, job: Job, seen: Seen) -> bool:
@@ -255,14 +363,41 @@ class Register:
         for job in self._jobs.values():
             yield _KIND, encode(job)
 
-    def _end(self, job: Job, seen: Seen, *, exit_code: int | None, exit_signal: int | None, at: float) -> Job:
+    def _end(self, job: Job, seen: Seen, how: _How) -> Job:
+        """An attempt is over, and with it the job unless another may follow."""
         state = must_step(job.name, job.state, seen)
-        ended = replace(job, state=state, exit_code=exit_code, exit_signal=exit_signal, ended=at, supervisor=None)
+        over = replace(job, state=state, exit_code=how.code, exit_signal=how.number)
+        if state.ended:
+            over = replace(over, ended=how.at, supervisor=None, next_attempt=None, restarting=False)
+        if job.past and job.past[-1].attempt == job.attempt:  # the attempt was told before; now the job is over too
+            cause = "; ".join(part for part in (job.cause, how.reason) if part)
+            return self._change(replace(over, cause=cause), cause)
+        evidence = Evidence()
         try:
-            cause = failures.explain(ended, self._evidence(ended))
+            evidence = replace(self._evidence(over), last_lines=how.last_lines)
+            cause = failures.explain(over, evidence)
         except Exception as fault:  # a fault in looking for the cause must not hide the end
-            cause = f"{failures.explain(ended, Evidence())} (looking for the cause failed: {fault})"
-        return self._change(replace(ended, cause=cause), cause)
+            cause = f"{failures.explain(over, Evidence())} (looking for the cause failed: {fault})"
+        cause = "; ".join(part for part in (_BY_US.get(how.outcome, ""), cause, how.reason) if part)
+        failed = state in {JobState.FAILED, JobState.WAITING, JobState.LOST} and not job.restarting
+        judgement = failures.judge(over, evidence) if failed else None
+        if judgement is not None:
+            self._judgements[job.id] = judgement
+        else:
+            self._judgements.pop(job.id, None)
+        over = replace(over, cause=cause)
+        if job.attempt_started is not None:
+            past = bill.past(
+                replace(over, restarting=job.restarting),
+                started=job.attempt_started,
+                ended=how.at,
+                kept=evidence.kept or Kept(),
+                verdict=judgement.verdict.value if judgement else "",
+                error=judgement.error if judgement else "",
+                gpus=job.spec.gpus or evidence.gpus,
+            )
+            over = replace(over, past=(*job.past, past)[-_PAST_KEPT:])
+        return self._change(over, cause)
 
     def _move(self, job_id: str, seen: Seen, words: str) -> Job:
         job = self._known(job_id)
@@ -315,6 +450,7 @@ class Register:
         ended = [job for job in self._jobs.values() if not job.alive]
         for job in ended[: max(0, len(ended) - _KEPT)]:
             del self._jobs[job.id]
+            self._judgements.pop(job.id, None)
 
     def _known(self, job_id: str) -> Job:
         job = self._jobs.get(job_id)

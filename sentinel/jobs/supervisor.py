@@ -14,18 +14,27 @@ import os
 import select
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from sentinel import paths
-from sentinel.jobs import endfile, launch, streams
+from sentinel.jobs import endfile, launch, schedulers, streams
+from sentinel.jobs.afterwards import Afterwards
 from sentinel.jobs.banner import banner
-from sentinel.jobs.link import Attempt, Ending, Link, Registration
+from sentinel.jobs.ending import Grove
+from sentinel.jobs.errands import Errands
+from sentinel.jobs.following import End, Following, Next
+from sentinel.jobs.limits import AUTO_DEFAULT_S
+from sentinel.jobs.link import Attempt, Link, Registration
 from sentinel.jobs.output import Tail
 from sentinel.jobs.program import NOT_EXECUTABLE, NOT_FOUND, Program
+from sentinel.jobs.resume import newest_checkpoint
 from sentinel.jobs.settings import Settings
 from sentinel.jobs.streams import Streams
 from sentinel.jobs.terminal import Terminal
 from sentinel.jobs.voice import Voice
+from sentinel.jobs.watchman import Limits, Watchman
+from sentinel.logs.masking import clean
 from sentinel.model.events import new_id
 from sentinel.model.jobs import JobSpec
 from sentinel.system import processes, signals
@@ -46,21 +55,28 @@ _BLIND_S = 0.1
 """How often to look for output where the kernel does not tell (no dnotify)."""
 _LINGER_S = 0.1
 """How long to read on from a pty that a child of the ended job still has open."""
+_SHOW_S = 10.0
+"""How long the next attempt waits for a slow reader of what the one before has said."""
+_CLEAR_S = 5.0
+"""How long the children that a failed leader leaves behind have between TERM and KILL."""
+_LAST_LINES, _LAST_BYTES = 20, 8192
 _CHUNK = 64 * 1024
 _MOST_TYPED = 64 * 1024
 
 
 class Supervisor:
-    """Runs one attempt of one job.
+    """Runs a job: one attempt, and those that may follow it.
 
     Args:
         spec: What the owner declared.
         program: What `spec.argv[0]` is.
         link: The talk with the daemon.
+        errands: What is asked of it now and then.
         voice: Our words for the user.
         terminal: The user's terminal, if there is one.
         environ: Ours, which the job gets too.
         settings: How much output is kept.
+        met: Told the job's name and its log once it runs.
     """
 
     def __init__(
@@ -68,14 +84,23 @@ class Supervisor:
         spec: JobSpec,
         program: Program,
         link: Link,
+        errands: Errands,
         voice: Voice,
         terminal: Terminal | None,
         environ: Mapping[str, str],
         settings: Settings | None = None,
+        met: Callable[[Registration, Sequence[str]], None] = lambda _registration, _logs: None,
     ) -> None:
         self._spec = spec
         self._program = program
         self._link = link
+        self._errands = errands
+        self._met = met
+        self._watchman: Watchman | None = None
+        self._limits = Limits()
+        self._preempting = {signal.SIGTERM} | (
+            {signals.number_of(spec.preempt_signal)} if spec.preempt_signal else set()
+        )
         self._voice = voice
         self._terminal = terminal
         self._environ = environ
@@ -107,18 +132,41 @@ class Supervisor:
 
     def _run(self, registration: Registration | None) -> int:
         met = registration or Registration(new_id("j"), self._spec.name, socket=str(paths.candidate_sockets()[-1]))
+        if registration is None and self._spec.checkpoints and (found := newest_checkpoint(self._spec)) is not None:
+            met = replace(met, resume_from=found.path)
+        self._limits = _limits(self._spec, met, self._environ)
+        following = Following(
+            self._spec, self._link, self._errands, self._voice.say, self._pause,
+            level=met.degrade_level, resume_from=met.resume_from,
+        )  # fmt: skip
+        while True:
+            end = self._attempt_once(met)
+            then = following.after(end)
+            if then is None:
+                break
+            self._let_go()
+            self._attempt += 1
+            met = _for(then, met)
+        if end.outcome == "preempted" and self._spec.requeue:
+            self._requeue()
+        code = end.exit_code if end.exit_code is not None else 128 + (end.exit_signal or 0)
+        if self._spec.on_exit:
+            afterwards = Afterwards(self._spec, self._errands, self._voice.say, self._pause, self._environ)
+            afterwards.see_to(following.outcome, code, following.resume_from)
+        return code
+
+    def _attempt_once(self, met: Registration) -> End:
+        """From its place for logs to its end, which nobody has been told yet."""
+        first = self._attempt == 1
         self._directory = launch.place_for_logs(met, self._attempt, self._environ)
         self._streams = streams.connect(
             self._terminal, self._directory, self._settings.log_limit_bytes, self._output_gone
         )
-        if not self._spec.quiet:
-            colours = os.isatty(2) and "NO_COLOR" not in self._environ
-            home, trouble = self._environ.get("HOME", ""), self._link.trouble
-            self._voice.write(banner(self._spec, met, self._streams.logs, trouble=trouble, colours=colours, home=home))
-        elif self._link.trouble:
-            self._voice.say(f"the job goes on without a daemon: {self._link.trouble}")
+        if first:
+            self._greet(met)
         if not self._streams.own_session:
             self._voice.say("there is no place for a log, so the output is not kept")
+        began = time.monotonic()
         try:
             pid = launch.spawn(self._spec, self._program, met, self._attempt, self._streams, self._environ)
         except OSError as fault:
@@ -131,21 +179,45 @@ class Supervisor:
             self._streams.pty.started()
             master = self._streams.pty.master
         pgid = pid if self._streams.own_session else 0
-        self._link.started(Attempt(self._attempt, root, pgid, self._streams.logs, master))
+        self._link.started(Attempt(self._attempt, root, pgid, self._streams.logs, master, met.degrade_level))
+        if first:
+            self._met(met, self._streams.logs)
         if self._streams.keys and self._terminal is not None and self._terminal.in_front():
             self._terminal.make_raw()
+        self._watchman = watchman = Watchman(
+            self._spec, self._limits, self._errands, self._voice.say, self._held, Grove(root, pgid), self._written,
+            self._wake,
+        )  # fmt: skip
+        watchman.begin()
         self._stand_by(self._held)
-        return self._ended(pid)
+        return self._ended(pid, watchman, time.monotonic() - began)
+
+    def _greet(self, met: Registration) -> None:
+        if not self._spec.quiet:
+            colours = os.isatty(2) and "NO_COLOR" not in self._environ
+            home, trouble = self._environ.get("HOME", ""), self._link.trouble
+            self._voice.write(
+                banner(
+                    self._spec,
+                    met,
+                    self._streams.logs,
+                    trouble=trouble,
+                    colours=colours,
+                    home=home,
+                    deadline_s=None if self._limits.deadline is None else self._limits.deadline - time.time(),
+                )
+            )
+        elif self._link.trouble:
+            self._voice.say(f"the job goes on without a daemon: {self._link.trouble}")
 
     # Starting
 
-    def _could_not_start(self, fault: OSError) -> int:
+    def _could_not_start(self, fault: OSError) -> End:
         code = NOT_FOUND if fault.errno == errno.ENOENT else NOT_EXECUTABLE
         self._voice.say(f"cannot run {self._spec.argv[0]}: {fault.strerror}")
         self._link.started(None)
-        self._link.ended(Ending(self._attempt, code, None, time.time()))
-        self._link.finish()
-        return code
+        self._met(Registration("", self._spec.name), ())
+        return End(self._attempt, code, None, time.time(), 0.0)
 
     # While it runs
 
@@ -166,6 +238,8 @@ class Supervisor:
                 wait_s = min(wait_s, _IDLE_S)  # the kernel does not tell us of its size
                 if self._streams.pty is not None:
                     self._streams.pty.resize(self._terminal)
+            if self._watchman is not None:
+                wait_s = min(wait_s, self._watchman.tick())
             ready = dict(poller.poll(None if wait_s == float("inf") else wait_s * 1000))
             if self._wake_in in ready:
                 self._on_signals(held)
@@ -310,6 +384,8 @@ class Supervisor:
                 self._refresh()
             case signal.SIGHUP if self._terminal is not None and self._terminal.hung_up():
                 pass  # a closed window ends nothing
+            case _ if number in self._preempting and self._watchman is not None:
+                self._watchman.preempt(number)
             case _:
                 self._pass_on(held, number)
 
@@ -359,7 +435,7 @@ class Supervisor:
 
     # The end
 
-    def _ended(self, pid: int) -> int:
+    def _ended(self, pid: int, watchman: Watchman, ran_s: float) -> End:
         self._drain_pty(_LINGER_S)
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
@@ -367,7 +443,10 @@ class Supervisor:
         exit_code, exit_signal = (code, None) if code >= 0 else (None, -code)
         if self._directory:
             endfile.write(self._directory, self._attempt, exit_code, exit_signal, at)
-        self._link.ended(Ending(self._attempt, exit_code, exit_signal, at))
+        end = End(self._attempt, exit_code, exit_signal, at, ran_s, watchman.outcome, self._last_lines())
+        self._watchman = None
+        if end.failed and self._streams.own_session and (left := watchman.grove.clear(_CLEAR_S, time.sleep)):
+            self._voice.say(f"{left} processes that it left behind were ended")
         self._show_the_rest()
         if self._terminal is not None:
             self._terminal.restore()
@@ -375,8 +454,63 @@ class Supervisor:
             self._voice.say(
                 f"{format_bytes(lost)} of output were not shown: the reader was too slow, and a log is capped"
             )
-        self._link.finish()
-        return code if code >= 0 else 128 - code
+        return end
+
+    def _last_lines(self) -> tuple[str, ...]:
+        """The last of its output: text of a job, so it is cleaned."""
+        if not self._streams.tails:
+            return ()
+        log = self._streams.tails[-1].log
+        text = log.read_at(max(0, log.size - _LAST_BYTES), _LAST_BYTES).decode("utf-8", "replace")
+        return tuple(clean(line, 400) for line in text.splitlines()[-_LAST_LINES:] if line.strip())
+
+    def _let_go(self) -> None:
+        """Of everything that belonged to the attempt that is over."""
+        for tail in self._streams.tails:
+            tail.log.close()
+            tail.sink.close()
+        if self._streams.pty is not None:
+            self._streams.pty.close()
+        if self._held is not None:
+            self._held.close()
+        if self._notify >= 0:
+            os.close(self._notify)
+        self._notify, self._armed, self._next_look, self._hung_up_until = -1, False, 0.0, 0.0
+        self._typed.clear()
+
+    def _pause(self, seconds: float) -> int:
+        """Wait between two attempts, or for a command that follows; the signal that ended it, or 0."""
+        deadline = time.monotonic() + seconds
+        poller = select.poll()
+        poller.register(self._wake_in, select.POLLIN)
+        while True:
+            if poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                with contextlib.suppress(BlockingIOError):
+                    for number in os.read(self._wake_in, 4096):
+                        if number == signal.SIGHUP and self._terminal is not None and self._terminal.hung_up():
+                            continue
+                        if number in _ENOUGH or number in self._preempting:
+                            return int(number)
+                        if number == signal.SIGTSTP:
+                            signals.suspend_ourselves(group=False)
+            if time.monotonic() >= deadline:
+                return 0
+
+    def _requeue(self) -> None:
+        argv = schedulers.requeue_command(self._environ)
+        if not argv:
+            self._voice.say("--requeue: this is no Slurm job, so there is no queue to go back to")
+            return
+        self._voice.say(f"goes back into the queue: {' '.join(argv)}")
+        schedulers.say(argv)
+
+    def _written(self) -> int:
+        return sum(tail.log.size for tail in self._streams.tails)
+
+    def _wake(self) -> None:
+        """From any thread: have the supervisor look again. SIGCHLD's number means nothing more than that."""
+        with contextlib.suppress(OSError):
+            os.write(self._wake_out, bytes([signal.SIGCHLD]))
 
     def _drain_pty(self, linger_s: float) -> None:
         """Read what the pty still holds, and a moment longer where somebody else has it open."""
@@ -397,8 +531,12 @@ class Supervisor:
         self._flush(dict(poller.poll(0)))
 
     def _show_the_rest(self) -> None:
-        """What the job has said is shown to its end, however slow the reader; a signal that ends is enough."""
-        while not self._enough:
+        """What the job has said is shown to its end, however slow the reader; a signal that ends is enough.
+
+        Where another attempt may follow, it does not wait for a slow reader for ever.
+        """
+        deadline = time.monotonic() + _SHOW_S if self._spec.retries else float("inf")
+        while not self._enough and time.monotonic() < deadline:
             for tail in self._streams.tails:
                 tail.pump()
             if not any(tail.behind for tail in self._streams.tails):
@@ -406,7 +544,7 @@ class Supervisor:
             poller = select.poll()
             poller.register(self._wake_in, select.POLLIN)
             self._register_sinks(poller)
-            ready = dict(poller.poll())
+            ready = dict(poller.poll(_SHOW_S * 1000 if self._spec.retries else None))
             self._flush(ready)
             if self._wake_in in ready:
                 with contextlib.suppress(BlockingIOError):
@@ -417,3 +555,21 @@ def _pump(tails: Sequence[Tail]) -> bool:
     """All of them, none left out; whether one moved something."""
     moved = [tail.pump() for tail in tails]
     return any(moved)
+
+
+def _limits(spec: JobSpec, met: Registration, environ: Mapping[str, str]) -> Limits:
+    """What holds for each attempt, from what was declared, learnt and given by a scheduler."""
+    facts = met.facts
+    learnt = facts.get("timeout_seconds") if spec.timeout_auto else None
+    write = facts.get("checkpoint_write_seconds")
+    return Limits(
+        spec.timeout_s if not spec.timeout_auto else float(learnt) if learnt else AUTO_DEFAULT_S,
+        spec.stall_timeout_s,
+        schedulers.end_time(environ),
+        float(write) if isinstance(write, int | float) else None,
+    )
+
+
+def _for(following: Next, met: Registration) -> Registration:
+    """What the next attempt is told."""
+    return replace(met, degrade_level=following.level, resume_from=following.resume_from)

@@ -90,6 +90,7 @@ JOB = _family(
     job_attempts_total="Attempts begun.",
     job_runtime_seconds="Since this attempt began.",
     job_timeout_seconds="Time limit of this attempt.",
+    job_stall_limit_seconds="After so long without progress it counts as stalled, as learnt from its own pace.",
     job_processes="Processes in its tree.",
     job_cpu_seconds_total="Processor time used by its tree, its dead included.",
     job_memory_used_bytes="Use, measured as the constraint with the least headroom measures it.",

@@ -217,15 +217,52 @@ class Core(Protocol):
         ...
 
     async def attempt_started(
-        self, job: Job, *, attempt: int, root: ProcessId, pgid: int, output: tuple[str, ...]
+        self,
+        job: Job,
+        *,
+        attempt: int,
+        root: ProcessId,
+        pgid: int,
+        output: tuple[str, ...],
+        degrade_level: int | None = None,
     ) -> Job:
         """The supervisor has started an attempt."""
         ...
 
     async def attempt_ended(
-        self, job: Job, *, attempt: int, exit_code: int | None, exit_signal: int | None, at: float
+        self,
+        job: Job,
+        *,
+        attempt: int,
+        exit_code: int | None,
+        exit_signal: int | None,
+        at: float,
+        outcome: str = "",
+        reason: str = "",
+        more: bool = False,
+        last_lines: tuple[str, ...] = (),
     ) -> Job:
-        """The supervisor has seen an attempt end."""
+        """The supervisor has seen an attempt end; with `more` another may follow a failure."""
+        ...
+
+    async def what_follows(self, job: Job) -> Mapping[str, Any] | None:
+        """What a supervisor needs to know before the next attempt of a job that waits; None where it does not wait."""
+        ...
+
+    def waits(self, job: Job, *, until: float, reason: str) -> Job:
+        """The supervisor says when the next attempt begins (Unix seconds)."""
+        ...
+
+    def room(self, job: Job) -> str:
+        """Why the boards that the job ran on are not free yet; "" where they are, or nobody can see."""
+        ...
+
+    def said(self, job: Job, *, kind: str, message: str) -> None:
+        """The supervisor has something to tell about its job."""
+        ...
+
+    async def report(self, *, since: float, sees: Callable[[int], bool]) -> Mapping[str, Any]:
+        """The bill since then (Unix seconds), of the users that `sees` lets through."""
         ...
 
     async def hand(self, job: Job, report: Mapping[str, Any]) -> Mapping[str, Any]:

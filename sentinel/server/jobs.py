@@ -24,6 +24,7 @@ PROTOCOL = 1
 """Of the supervisor's side of this API. It only grows, so one number is enough."""
 _LONGEST_WAIT_S = 600.0
 _LONGEST_REQUEST_S = 86400.0
+_SAID = ("timeout_near", "stall_near", "hook_failed")
 _ANSWERS = ("acknowledged", "done", "refused", "failed")
 
 
@@ -37,6 +38,10 @@ def routes(core: Core) -> list[Route]:
         Route("/v1/jobs/{job}/attempts", here.attempt, methods=["POST"]),
         Route("/v1/jobs/{job}/end", here.end, methods=["POST"]),
         Route("/v1/jobs/{job}/hand", here.hand, methods=["POST"]),
+        Route("/v1/jobs/{job}/waiting", here.waiting, methods=["POST"]),
+        Route("/v1/jobs/{job}/said", here.said, methods=["POST"]),
+        Route("/v1/jobs/{job}/room", here.room),
+        Route("/v1/report", here.report),
         Route("/v1/jobs/{job}/requests", here.ask, methods=["POST"]),
         Route("/v1/requests", here.requests),
         Route("/v1/requests/{request}", here.request),
@@ -120,6 +125,7 @@ class _Jobs:
             root=root,
             pgid=field(data, "pgid", int, 0),
             output=tuple(str(path) for path in outputs),
+            degrade_level=field(data, "degrade_level", int),
         )
         return answer(encode(changed))
 
@@ -132,8 +138,41 @@ class _Jobs:
             exit_code=field(data, "exit_code", int),
             exit_signal=field(data, "exit_signal", int),
             at=field(data, "at", float, self._core.now()),
+            outcome=field(data, "outcome", str, ""),
+            reason=field(data, "reason", str, "")[:1000],
+            more=field(data, "more", bool, False),
+            last_lines=tuple(str(line)[:4096] for line in field(data, "last_lines", list, [])[-20:]),
         )
-        return answer(encode(changed))
+        return answer({**encode(changed), "next": await self._core.what_follows(changed)})
+
+    async def waiting(self, request: Request) -> Response:
+        """The supervisor says when the next attempt begins."""
+        job, data = self._own(request), await object_of(request)
+        until = field(data, "until", float, self._core.now())
+        return answer(encode(self._core.waits(job, until=until, reason=field(data, "reason", str, "")[:1000])))
+
+    async def said(self, request: Request) -> Response:
+        """The supervisor has something to tell about its job."""
+        job, data = self._own(request), await object_of(request)
+        kind = field(data, "kind", str, "")
+        if kind not in _SAID:
+            raise UsageError(f"{kind!r} is nothing that a supervisor tells", hint=", ".join(_SAID))
+        self._core.said(job, kind=kind, message=mask(field(data, "message", str, "")[:1000]))
+        return answer({})
+
+    async def room(self, request: Request) -> Response:
+        """Whether the boards that the job ran on are free for its next attempt."""
+        reason = self._core.room(self._job(request))
+        return answer({"free": not reason, "reason": reason})
+
+    async def report(self, request: Request) -> Response:
+        """The bill, from `since` on (Unix seconds; by default everything that is kept)."""
+        viewer, parameters = viewer_of(request), await Parameters.of(request)
+        return answer(
+            await self._core.report(
+                since=parameters.number("since", 0.0), sees=lambda uid: viewer.everything or viewer.uid == uid
+            )
+        )
 
     async def hand(self, request: Request) -> Response:
         """The owner's hand says what it has seen and done, and is told what to do. Nobody else's business."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from sentinel.clock import Clock
 from sentinel.model.events import Event, Severity
@@ -135,6 +136,30 @@ class Store:
             Event(key, at, kind, about, Severity(severity), message, json.loads(data), uid)
             for key, at, kind, about, severity, message, data, uid in reversed(rows)
         ]
+
+    def run_p99(self, name: str, command: str) -> tuple[float | None, int]:
+        """P99 of how long the runs of a job took that succeeded (seconds; None: there is none), and how many there are.
+
+        Args:
+            name: The job's name.
+            command: As its rows in `attempts` have it.
+        """
+        with self._database.cursor(self._settings.query_s) as cursor:
+            row = cursor.execute(
+                "SELECT quantile_cont(ran, 0.99), count(*) FROM (SELECT CAST(data->>'$.ended' AS DOUBLE)"
+                " - CAST(data->>'$.started' AS DOUBLE) AS ran FROM record.attempts WHERE data->>'$.job' = ?"
+                " AND data->>'$.command' = ? AND data->>'$.outcome' = 'succeeded' ORDER BY ts DESC LIMIT 1000)",
+                [name, command],
+            ).fetchone()
+        return (None if row[0] is None else float(row[0])), int(row[1])
+
+    def attempts(self, since: float, *, limit: int = 10_000) -> list[dict[str, Any]]:
+        """The attempts that ended since then (Unix seconds), oldest first, as they were put."""
+        with self._database.cursor(self._settings.query_s) as cursor:
+            rows = cursor.execute(
+                "SELECT data FROM record.attempts WHERE ts >= ? ORDER BY ts DESC, seq DESC LIMIT ?", [since, limit]
+            ).fetchall()
+        return [json.loads(data) for (data,) in reversed(rows)]
 
     def sql(self, statement: str, *, row_limit: int = 10_000, deadline_s: float | None = None) -> sql.Table:
         """Answer one statement of a user over the published views.

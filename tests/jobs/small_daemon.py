@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,10 @@ from sentinel.jobs.monitor import Monitor
 from sentinel.jobs.register import Register
 from sentinel.jobs.settings import Settings
 from sentinel.jobs.trees import Forest
-from sentinel.model.events import Event
-from sentinel.model.jobs import JobSpec, ProcessId
+from sentinel.model.events import Event, new_id
+from sentinel.model.jobs import JobSpec, JobState, ProcessId
 from sentinel.model.journal import Record
-from sentinel.model.requests import Request
+from sentinel.model.requests import Request, RequestKind
 from sentinel.model.wire import decode, encode
 
 
@@ -54,6 +55,7 @@ class SmallDaemon:
     def __init__(self, socket: Path, state: Path, settings: Settings | None = None) -> None:
         state.mkdir(parents=True, exist_ok=True)
         self.socket = socket
+        self.state = state
         journal, events = LinesFile(state / "journal.jsonl"), LinesFile(state / "events.jsonl")
         settings = settings or Settings(report_grace_s=1.0, stop_grace_s=2.0)
         self.register = Register(journal, events.publish, SystemClock(), directory=state)
@@ -81,7 +83,7 @@ class SmallDaemon:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
                 path = head.split(" ")[1]
                 lengths = [int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length")]
-                body = json.loads(await reader.readexactly(lengths[0]) or b"{}")
+                body = json.loads(await reader.readexactly(lengths[0] if lengths else 0) or b"{}")
                 answer: dict[str, Any]
                 try:
                     status, answer = 200, await self._answer(path.split("/")[2:], body)
@@ -95,6 +97,8 @@ class SmallDaemon:
 
     async def _answer(self, path: list[str], body: dict[str, Any]) -> dict[str, Any]:
         match path:
+            case ["jobs"] if not body:
+                return [encode(job) for job in self.register.living()]  # type: ignore[return-value]
             case ["jobs"]:
                 given = body["supervisor"] and decode(ProcessId, body["supervisor"])
                 adopt = body["adopt"] and decode(ProcessId, body["adopt"])
@@ -112,6 +116,29 @@ class SmallDaemon:
                     "handover": str(self.handover.path),
                     "facts": {},
                 }
+            case ["jobs", job_id] if not body:
+                job = self.register.find(job_id)
+                assert job is not None
+                return dict(encode(job))
+            case ["jobs", job_id, "room"]:
+                return {"free": not (self.state / "full").exists(), "reason": "GPU-1 still holds 71 GiB"}
+            case ["jobs", job_id, "waiting"]:
+                self.register.waits(job_id, body["until"], body["reason"])
+                return {}
+            case ["jobs", job_id, "said"]:
+                LinesFile(self.state / "said.jsonl").append(body["kind"], body)
+                return {}
+            case ["jobs", job_id, "requests"]:
+                job = self.register.find(job_id)
+                assert job is not None
+                now = time.time()
+                asked = Request(
+                    new_id("r"), job.id, job.name, job.attempt, RequestKind(body["request"]), None, body["reason"], None,
+                    "user:me", now, now + body["timeout_seconds"],
+                )  # fmt: skip
+                delivery = await self.control.deliver(job, asked)
+                LinesFile(self.state / "asked.jsonl").append(body["request"], encode(delivery))
+                return {"answer": delivery.outcome.value, "detail": delivery.detail, "effect": None}
             case ["jobs", job_id, "attempts"]:
                 self.register.attempt_started(
                     job_id,
@@ -119,12 +146,24 @@ class SmallDaemon:
                     root=decode(ProcessId, body["root"]),
                     pgid=body["pgid"],
                     output=tuple(body["output"]),
+                    degrade_level=body.get("degrade_level"),
                 )
                 self.monitor.tick()
                 return {}
             case ["jobs", job_id, "end"]:
-                self.register.attempt_ended(job_id, **body)
-                return {}
+                ended = self.register.attempt_ended(job_id, **body)
+                judged = self.register.judgement(job_id)
+                following: dict[str, Any] | None = None
+                if ended.state is JobState.WAITING:
+                    following = {
+                        **(encode(judged) if judged else {}),
+                        "retry_after_seconds": judged.retry_after_s if judged else None,
+                        "restart": ended.restarting,
+                        "progressed": (self.state / "progressed").exists(),
+                        "resume_from": self.resume_from,
+                        "degrade_level": ended.degrade_level,
+                    }
+                return {**encode(ended), "next": following}
             case ["deliver"]:
                 request = decode(Request, body)
                 job = self.register.find(request.job_id)

@@ -20,6 +20,10 @@ FULL = JobSpec(
     ),
     memory_limit_bytes=600 << 20,
     notify=("ntfy://x",),
+    retries=3,
+    budget_s=7200.0,
+    timeout_auto=True,
+    stall_timeout_s=1200.0,
 )
 
 
@@ -30,23 +34,32 @@ def test_nothing_declared_nothing_hidden() -> None:
         "sentinel: train · log /state/output.log",
         "  ✗ checkpoints   not watched: --checkpoints DIR",
         "  ✗ can be asked  nothing: --on-checkpoint signal:USR1 --on-degrade signal:USR2",
-        "  ✓ memory        against the cgroup or host; tighter: --memory-limit SIZE",
         "  ✗ told          nobody, when it ends or fails: --notify URL",
+        "  ✗ retry         no, a failure ends it: --retries 3",
+        "  ✓ limits        a stall is only told (--stall-timeout), memory of cgroup or host",
     ]
 
 
 def test_everything_declared() -> None:
     met = Registration(
-        "j1", "train-2", "train", resume_from="/home/me/ckpt/step-7", facts={"checkpoint_age_seconds": 720.0}
+        "j1",
+        "train-2",
+        "train",
+        resume_from="/home/me/ckpt/step-7",
+        facts={"checkpoint_age_seconds": 720.0, "timeout_seconds": 4500.0, "timeout_runs": 31},
     )
-    said = banner(FULL, met, ["/home/me/.local/output.log"], home="/home/me")
+    said = banner(FULL, met, ["/home/me/.local/output.log"], home="/home/me", deadline_s=2400.0)
 
     assert said.splitlines() == [
         "sentinel: train-2 (train runs already) · resumes from ~/ckpt/step-7 · log ~/.local/output.log",
         "  ✓ checkpoints   ~/ckpt, newest 12m old, expected every 30m",
         "  ✓ can be asked  checkpoint by signal:USR1, degrade by file:/tmp/x",
-        "  ✓ memory        against 600 MiB",
         "  ✓ told          1 address of yours",
+        "  ✓ retry         3 times within 2h without progress, from the newest checkpoint",
+        (
+            "  ✓ limits        the scheduler ends it in 40m, a checkpoint is asked before, time 1h 15m (P99 of 31 runs), "
+            "stopped after 20m without progress, memory 600 MiB"
+        ),
     ]
 
 
@@ -57,17 +70,19 @@ def test_never_more_than_six_lines_and_each_no_names_a_way(spec: JobSpec, troubl
     lines = banner(spec, Registration("j1", "x", facts={"mode": mode}), ["/log"], trouble=trouble).splitlines()
 
     assert len(lines) <= 6
-    assert all(len(line) < 80 for line in lines if "USR1;" not in line)
+    assert all(len(line) < 90 for line in lines if "USR1;" not in line and "limits" not in line)
     for line in lines:
         if "✗" in line and "daemon " not in line:
             assert "--" in line or "mode: act" in line or "sentinel daemon" in line
 
 
-def test_without_a_daemon_no_line_says_that_something_is_protected() -> None:
+def test_without_a_daemon_only_what_the_supervisor_does_itself_is_said_to_be_done() -> None:
     said = banner(FULL, Registration("", "train"), ["/log"], trouble="cannot reach the daemon at /s: no such file")
 
-    assert "✓" not in said
+    assert "✓" not in banner(BARE, Registration("", "train"), ["/log"], trouble="none")
     assert said.splitlines()[1:] == [
+        "  ✓ retry         3 times within 2h without progress, from the newest checkpoint",
+        "  ✓ limits        time 1d (so far 0 of 20 runs known), stopped after 20m without progress",
         "  ✗ daemon        none: cannot reach the daemon at /s: no such file",
         "  ✗ watched       nothing, and nobody is asked or told: sentinel daemon",
     ]
@@ -95,6 +110,13 @@ def test_an_address_that_nothing_can_be_sent_to_is_not_told() -> None:
 def test_only_those_are_named_who_will_be_told() -> None:
     assert told(("slack://***", None), receiver="oncall") == "oncall"
     assert told() == "nobody, when it ends or fails: --notify URL"
+
+
+def test_a_learnt_limit_says_what_it_rests_on() -> None:
+    spec = JobSpec(("x",), "/", timeout_auto=True)
+    said = banner(spec, Registration("j1", "x", facts={"timeout_seconds": 86400.0, "timeout_runs": 3}), [])
+
+    assert "time 1d (so far 3 of 20 runs known)" in said
 
 
 def test_colours_only_where_asked() -> None:

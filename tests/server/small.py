@@ -58,7 +58,7 @@ class SmallDaemon:
         self.all_requests: list[Request] = []
         self.all_alerts: list[Alert] = []
         self.all_silences: list[Silence] = []
-        self.said: list[tuple[str, Any]] = []
+        self.words: list[tuple[str, Any]] = []
         self.outcome = Answer.DONE
         self.closes_after = 0
         self.barred = ""
@@ -217,15 +217,51 @@ class SmallDaemon:
         return Registration(job, wanted if name != wanted else None, "/state/jobs/x", None, facts={"receivers": []})
 
     async def attempt_started(
-        self, job: Job, *, attempt: int, root: ProcessId, pgid: int, output: tuple[str, ...]
+        self,
+        job: Job,
+        *,
+        attempt: int,
+        root: ProcessId,
+        pgid: int,
+        output: tuple[str, ...],
+        degrade_level: int | None = None,
     ) -> Job:
-        return self._change(job, state=JobState.RUNNING, attempt=attempt, root=root, pgid=pgid, output=output)
+        level = job.degrade_level if degrade_level is None else degrade_level
+        return self._change(
+            job, state=JobState.RUNNING, attempt=attempt, root=root, pgid=pgid, output=output, degrade_level=level
+        )
 
     async def attempt_ended(
-        self, job: Job, *, attempt: int, exit_code: int | None, exit_signal: int | None, at: float
+        self,
+        job: Job,
+        *,
+        attempt: int,
+        exit_code: int | None,
+        exit_signal: int | None,
+        at: float,
+        outcome: str = "",
+        reason: str = "",
+        more: bool = False,
+        last_lines: tuple[str, ...] = (),
     ) -> Job:
-        state = JobState.SUCCEEDED if exit_code == 0 else JobState.FAILED
-        return self._change(job, state=state, exit_code=exit_code, exit_signal=exit_signal, ended=at)
+        state = JobState.SUCCEEDED if exit_code == 0 else JobState.WAITING if more else JobState.FAILED
+        said = "; ".join(part for part in (outcome, reason, *last_lines) if part)
+        return self._change(job, state=state, exit_code=exit_code, exit_signal=exit_signal, ended=at, cause=said)
+
+    async def what_follows(self, job: Job) -> Mapping[str, Any] | None:
+        return {"verdict": "unknown"} if job.state is JobState.WAITING else None
+
+    def waits(self, job: Job, *, until: float, reason: str) -> Job:
+        return self._change(job, next_attempt=until, cause=reason)
+
+    def room(self, job: Job) -> str:
+        return "GPU-1 still holds 71 GiB" if job.state is JobState.WAITING else ""
+
+    def said(self, job: Job, *, kind: str, message: str) -> None:
+        self._change(job, cause=f"{kind}: {message}")
+
+    async def report(self, *, since: float, sees: Callable[[int], bool]) -> Mapping[str, Any]:
+        return {"since": since, "jobs": [{"job": job.name} for job in self.all_jobs if sees(job.uid)]}
 
     async def hand(self, job: Job, report: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"job": job.id, "heard": dict(report)}
@@ -263,7 +299,7 @@ class SmallDaemon:
         self.all_silences.append(silence)
 
     async def unsilence(self, silence: Silence, *, by: str) -> None:
-        self.said.append(("unsilence", by))
+        self.words.append(("unsilence", by))
         self.all_silences.remove(silence)
 
     async def reload(self) -> Mapping[str, Any]:
