@@ -8,7 +8,8 @@ from pathlib import Path
 EPILOG = """\
 Without options it serves you alone: its socket is $XDG_RUNTIME_DIR/sentinel/sentinel.sock
 (or /tmp/sentinel-UID/sentinel.sock), its state ~/.local/state/sentinel/HOSTNAME.
-SIGTERM ends it, SIGHUP makes it read rules and notification settings again."""
+SIGTERM ends it, SIGHUP makes it read rules, mode and notification settings again; what
+needs a restart all the same (sampling, patterns, jobs, store, api) is said."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

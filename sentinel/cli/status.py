@@ -126,7 +126,7 @@ def _verdict(seen: Mapping[str, Any], paint: Paint) -> str:
 
 
 def _troubles(seen: Mapping[str, Any], paint: Paint) -> list[str]:
-    lines = [paint(f"  {line}", "yellow") for line in _complaints(seen)]
+    lines = [paint(f"  {line}", "yellow") for line in (*_complaints(seen), *_unheard(seen["health"]))]
     if seen.get("mode") == "observe":
         lines.append(paint("  observing only: no job is asked anything (mode: observe)", "cyan"))
     return lines
@@ -147,11 +147,20 @@ def _complaints(seen: Mapping[str, Any]) -> list[str]:
     lag = health.get("store", {}).get("lag_seconds")
     if lag is not None and lag > _LAGGING_S:
         made.append(f"the store is {format_duration(lag)} behind")
-    if undelivered := health.get("undelivered"):
-        made.append(
-            f"{undelivered} message{'' if undelivered == 1 else 's'} not delivered yet (`sentinel notify outbox`)"
-        )
+    if failed := health.get("reload_failed"):
+        made.append(plain(f"the last change of its files is not in force: {failed}"))
     return made
+
+
+def _unheard(health: Mapping[str, Any]) -> list[str]:
+    """Who could not be told: that is no fault of ours."""
+    return [
+        plain(
+            f"{each['messages']} message{' waits' if each['messages'] == 1 else 's wait'} for receiver "
+            f"{each['receiver']}: {each['error']} (`sentinel notify outbox`)"
+        )
+        for each in health.get("waiting", [])
+    ]
 
 
 def _host(host: Mapping[str, Any]) -> str:

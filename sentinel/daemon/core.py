@@ -55,10 +55,10 @@ _LOOK_AT_ADDRESSES_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What does not change while the daemon runs.
+    """How the daemon began.
 
     Attributes:
-        mode: `act` or `observe`.
+        mode: `act` or `observe`; a reload may change it.
         system: Whether it serves every user of the machine.
         started: Unix seconds.
         handover: The socket that takes a pty's master.
@@ -96,7 +96,7 @@ class DaemonCore:
     """Implements `server.core.Core`.
 
     Args:
-        about: Constants.
+        about: How it began.
         rooms: What it joins.
         health: The `health` of the overview.
         write: The journal's `append`.
@@ -122,11 +122,7 @@ class DaemonCore:
         self._add_rules = add_rules
         self._replaying = asyncio.Lock()
         self.ready = False
-
-    @property
-    def mode(self) -> str:
-        """`act` or `observe`."""
-        return self._about.mode
+        self.mode = about.mode
 
     @property
     def system(self) -> bool:

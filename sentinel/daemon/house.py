@@ -21,6 +21,7 @@ from sentinel.daemon.core import DaemonCore, Rooms
 from sentinel.daemon.deep import DeepReader
 from sentinel.daemon.mail import Mail
 from sentinel.daemon.pipeline import Pipeline
+from sentinel.daemon.reloading import taken, waiting
 from sentinel.daemon.rulebook import Rulebook
 from sentinel.daemon.storms import LogStorms
 from sentinel.errors import SentinelError
@@ -103,6 +104,7 @@ class House:
         self._listeners = listeners
         self._storms = LogStorms()
         self._server: Server | None = None
+        self._not_taken = ""
         self._stop_logs = threading.Event()
         self._log_thread = threading.Thread(target=self._follow_logs, name="logs", daemon=True)
         self._observed = float("-inf")
@@ -189,11 +191,22 @@ class House:
             self._compact()
 
     async def reload(self) -> Mapping[str, Any]:
-        """Read rules and notification settings again; on any problem the old ones stay.
+        """Read rules, mode and notification settings again; on any problem the old ones stay, and that is said.
 
         Raises:
             SentinelError: What is wrong.
         """
+        try:
+            return self._take()
+        except SentinelError as fault:
+            self._not_taken = str(fault).splitlines()[0]
+            words = f"the old rules and settings stay in force: {self._not_taken}"
+            self.rooms.hub.publish(
+                event("sentinel.reload_failed", words, at=self.clock.now(), severity=Severity.WARNING)
+            )
+            raise
+
+    def _take(self) -> Mapping[str, Any]:
         from sentinel import config
 
         fresh = config.load(self._place.config, system=self._place.system)
@@ -202,11 +215,31 @@ class House:
         self._rulebook.take(changed)
         self._put_in_force(self._rulebook.all())
         self.rooms.notifier.replace_settings(fresh.notify)
-        self.settings = fresh
+        self.rooms.dispatcher.replace_settings(fresh.actions)
+        before, late = self.settings, waiting(self.settings, fresh)
+        self.settings, self._not_taken = taken(before, fresh), ""
+        self.core.mode = fresh.mode
+        words = "rules and notification settings were read again"
+        if fresh.mode != before.mode:
+            words += f"; mode is {fresh.mode} from now on"
+        if late:
+            words += f"; changed, and in force after a restart: {', '.join(late)}"
         self.rooms.hub.publish(
-            event("sentinel.reloaded", "rules and notification settings were read again", at=self.clock.now())
+            event(
+                "sentinel.reloaded",
+                words,
+                at=self.clock.now(),
+                severity=Severity.WARNING if late else Severity.INFO,
+                mode=fresh.mode,
+                needs_restart=late,
+            )
         )
-        return {"rules": len(self._rulebook.all()), "receivers": self.rooms.notifier.receivers()}
+        return {
+            "rules": len(self._rulebook.all()),
+            "receivers": self.rooms.notifier.receivers(),
+            "mode": fresh.mode,
+            "needs_restart": late,
+        }
 
     def add_rules(self, job: Job) -> None:
         """Put the rules in force that a job brings along."""
@@ -251,8 +284,10 @@ class House:
                 "count": len(rules),
                 "unhealthy": [{"rule": each.rule.name, "fault": each.fault} for each in rules if each.fault],
             },
+            "reload_failed": self._not_taken or None,
             "receivers": rooms.notifier.receivers(),
             "undelivered": rooms.notifier.undelivered(),
+            "waiting": rooms.notifier.waiting(),
             "state": str(self._place.state),
             "socket": str(self._place.socket),
             "pid": os.getpid(),

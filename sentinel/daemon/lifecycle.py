@@ -57,12 +57,37 @@ class Options:
     idle_s: float | None = None
 
 
+class Hangup:
+    """SIGHUP asks to read rules and settings again. Asked before that can be done, it is done as soon as it can."""
+
+    def __init__(self) -> None:
+        self._early = False
+        self._asked = asyncio.Event()
+
+    def listen(self) -> None:
+        """From now on none is lost, and none ends the process."""
+        signal.signal(signal.SIGHUP, lambda *_: setattr(self, "_early", True))
+
+    def attend(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on the loop is woken."""
+        loop.add_signal_handler(signal.SIGHUP, self._asked.set)
+        if self._early:
+            self._asked.set()
+
+    async def wait(self) -> None:
+        """Until it is asked, once for all that have asked so far."""
+        await self._asked.wait()
+        self._asked.clear()
+
+
 def main(options: Options) -> int:
     """Run the daemon until it is told to end; its exit code.
 
     Raises:
         SentinelError: It cannot start, and why.
     """
+    hangup = Hangup()
+    hangup.listen()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     service = ServiceManager()
     state, socket = _places(options)
@@ -76,7 +101,7 @@ def main(options: Options) -> int:
         if live != state:
             paths.private_directory(live)
             _log.info("%s is on a network mount: the live database is in %s", state, live)
-        return asyncio.run(_run(options, live, socket, service))
+        return asyncio.run(_run(options, live, socket, service, hangup))
     finally:
         lock.release()
 
@@ -133,7 +158,7 @@ def _other(held: Locked, state: Path, socket: Path, *, auto: bool) -> int:
     )
 
 
-async def _run(options: Options, state: Path, socket: Path, service: ServiceManager) -> int:
+async def _run(options: Options, state: Path, socket: Path, service: ServiceManager, hangup: Hangup) -> int:
     from sentinel import config
     from sentinel.daemon.assembly import Place, build
 
@@ -143,7 +168,7 @@ async def _run(options: Options, state: Path, socket: Path, service: ServiceMana
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _told_to_end, number, stop)
-    loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(_on_hangup(house)))
+    hangup.attend(loop)
     tasks: list[asyncio.Task[None]] = []
     try:
         await house.begin()
@@ -151,6 +176,7 @@ async def _run(options: Options, state: Path, socket: Path, service: ServiceMana
             asyncio.create_task(_judge(house), name="judge"),
             asyncio.create_task(_tick(house), name="tick"),
             asyncio.create_task(_serve_manager(house, service), name="service manager"),
+            asyncio.create_task(_read_again(house, hangup), name="reload"),
         ]
         if options.idle_s is not None:
             tasks.append(asyncio.create_task(_end_when_idle(house, options.idle_s, stop), name="idle"))
@@ -224,9 +250,12 @@ async def _end_when_idle(house: House, idle_s: float, stop: asyncio.Event) -> No
             return
 
 
-async def _on_hangup(house: House) -> None:
-    try:
-        await house.reload()
-        _log.info("rules and notification settings read again")
-    except SentinelError as fault:
-        _log.error("the old rules and settings stay in force:\n%s", fault)
+async def _read_again(house: House, hangup: Hangup) -> None:
+    while True:
+        await hangup.wait()
+        try:
+            done = await house.reload()
+            late = f"; in force after a restart: {', '.join(done['needs_restart'])}" if done["needs_restart"] else ""
+            _log.info("rules and notification settings read again, mode %s%s", done["mode"], late)
+        except SentinelError as fault:
+            _log.error("the old rules and settings stay in force:\n%s", fault)

@@ -273,6 +273,17 @@ class Notifier:
         untold = sum(1 for group in self._groups.values() if group.due is not None and _unsaid(group))
         return len(self._outbox.waiting()) + untold
 
+    def waiting(self) -> list[dict[str, Any]]:
+        """The receivers that could not be reached: how many messages wait for each, and what it last answered."""
+        late: dict[str, list[Letter]] = {}
+        for letter in self._outbox.waiting():
+            if letter.error:
+                late.setdefault(self._directory.label(letter.receiver), []).append(letter)
+        return [
+            {"receiver": receiver, "messages": len(letters), "error": letters[-1].error}
+            for receiver, letters in late.items()
+        ]
+
     def waiting_for(self, job_id: str) -> int:
         """How many messages to the addresses of this job's owner are still to be delivered."""
         receiver = f"{OWN}{job_id}"

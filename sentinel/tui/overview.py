@@ -59,7 +59,7 @@ class OverviewPage(Page):
             return
         self.query_one(Gpus).show(seen.gpus)
         self.query_one(JobsTable).show(seen)
-        self.query_one(Alerts).show(seen.alerts, seen.faults, seen.time)
+        self.query_one(Alerts).show(seen)
         firing = len(seen.firing)
         self.head("#alerts", f"Alerts  {firing} firing" if firing else "Alerts")
         self.query_one(Events).show(self.home.events)

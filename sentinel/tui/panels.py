@@ -234,27 +234,30 @@ def _gpu(gpu: Gpu, width: int) -> Text:
 
 
 class Alerts(Rows):
-    """What fires, what is about to, what sentinel itself suffers from."""
+    """What fires, what is about to, what sentinel itself suffers from, who could not be told."""
 
     empty: ClassVar[str] = "  nothing to worry about"
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._alerts: tuple[Alert, ...] = ()
-        self._faults: tuple[str, ...] = ()
+        self._seen = Snapshot(0.0)
         self._now = 0.0
 
-    def show(self, alerts: tuple[Alert, ...], faults: tuple[str, ...], now: float) -> None:
+    def show(self, seen: Snapshot) -> None:
         """Another moment."""
-        self._alerts, self._faults, self._now = alerts, faults, now
+        self._alerts, self._seen, self._now = seen.alerts, seen, seen.time
         self.rebuild()
 
     def build(self, width: int) -> tuple[Text | None, Sequence[Row]]:
-        """Firing, pending, resolved, then faults."""
+        """Firing, pending, resolved, then faults, then messages that wait."""
         rows = [Row(alert.id, _alert(alert, self._now, width)) for alert in self._alerts]
         rows += [
             Row("", Text.assemble((" ⚠ ", WARN), cell(f"sentinel: {fault}", width - 3, WARN), end=""))
-            for fault in self._faults
+            for fault in self._seen.faults
+        ]
+        rows += [
+            Row("", Text.assemble((" ↻ ", DIM), cell(words, width - 3, DIM), end="")) for words in self._seen.unheard
         ]
         return None, rows
 

@@ -102,7 +102,7 @@ class Rows(ScrollView, can_focus=True):
         self.refresh()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Only a user scrolls up to where it is not the end; sizes that change leave it at the end or do not move it."""
+        """Only a user scrolls up from the end; other sizes leave it at the end, or do not move it."""
         super().watch_scroll_y(old_value, new_value)
         self._follows = self.tail and (new_value >= self.max_scroll_y or (self._follows and new_value >= old_value))
 

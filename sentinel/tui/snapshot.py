@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sentinel.model.requests import in_words
-from sentinel.tui.text import words
+from sentinel.tui.text import count, words
 
 ENDED = frozenset({"succeeded", "failed", "preempted", "stopped", "lost"})
 
@@ -172,7 +172,8 @@ class Snapshot:
     alerts: tuple[Alert, ...] = ()
     faults: tuple[str, ...] = ()
     receivers: tuple[str, ...] = ()
-    undelivered: int = 0
+    unheard: tuple[str, ...] = ()
+    """Who could not be told, in words."""
     rules: int = 0
 
     @property
@@ -211,7 +212,7 @@ def snapshot(data: Data, ended: list[Data] | None = None) -> Snapshot:
         ),
         faults=tuple(_faults(health)),
         receivers=tuple(str(name) for name in _list(health, "receivers")),
-        undelivered=int(_number(health, "undelivered") or 0),
+        unheard=tuple(_unheard(health)),
         rules=int(_number(_object(health, "rules"), "count") or 0),
     )
 
@@ -371,9 +372,17 @@ def _faults(health: Data) -> Iterator[str]:
     lag = _number(_object(health, "store"), "lag_seconds")
     if lag is not None and lag > 60:
         yield f"the store is {lag:.0f} s behind"
-    undelivered = int(_number(health, "undelivered") or 0)
-    if undelivered:
-        yield f"{undelivered} message{'s' if undelivered > 1 else ''} not delivered yet"
+    if failed := _text(health, "reload_failed"):
+        yield f"the last change of its files is not in force: {failed}"
+
+
+def _unheard(health: Data) -> Iterator[str]:
+    """Messages that wait for a receiver: no fault of sentinel's."""
+    for item in _objects(health, "waiting"):
+        number = int(_number(item, "messages") or 0)
+        yield f"{count(number, 'message waits', 'messages wait')} for receiver {_text(item, 'receiver')}: " + _text(
+            item, "error"
+        )
 
 
 def _notes(data: Data) -> dict[str, str]:

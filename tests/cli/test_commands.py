@@ -51,6 +51,7 @@ def test_status_says_when_sentinel_itself_needs_a_look(client: Client) -> None:
         "collectors": [{"name": "gpu", "up": False, "reason": "driver hangs"}],
         "store": {"lag_seconds": 120.0},
         "rules": {"unhealthy": ["GpuIdle"]},
+        "reload_failed": "sentinel.yaml:1:12: unknown key `intervall`",
         "undelivered": 2,
     }
     seen["mode"] = "observe"
@@ -62,8 +63,20 @@ def test_status_says_when_sentinel_itself_needs_a_look(client: Client) -> None:
         "  collector gpu is down: driver hangs",
         "  rule GpuIdle cannot be evaluated",
         "  the store is 2m behind",
-        "  2 messages not delivered yet (`sentinel notify outbox`)",
+        "  the last change of its files is not in force: sentinel.yaml:1:12: unknown key `intervall`",
         "  observing only: no job is asked anything (mode: observe)",
+    ]
+
+
+def test_a_receiver_that_is_down_is_no_fault_of_ours(client: Client) -> None:
+    seen = client.get("/v1/overview")
+    seen["health"] = {"undelivered": 1, "waiting": [{"receiver": "down", "messages": 1, "error": "HTTP 503"}]}
+
+    lines = screen(seen, width=80, paint=Paint(on=False))
+
+    assert lines[:2] == [
+        "all is well: 0 jobs, no alerts",
+        "  1 message waits for receiver down: HTTP 503 (`sentinel notify outbox`)",
     ]
 
 

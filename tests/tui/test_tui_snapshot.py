@@ -72,6 +72,14 @@ def test_a_collector_that_this_machine_cannot_have_is_no_fault() -> None:
     assert snapshot(overview(health=health)).faults == ("collector disks is down",)
 
 
+def test_a_receiver_that_is_down_is_no_fault_of_sentinel() -> None:
+    health = {"undelivered": 2, "waiting": [{"receiver": "down", "messages": 2, "error": "HTTP 503"}]}
+    seen = snapshot(overview(health=health))
+
+    assert seen.faults == ()
+    assert seen.unheard == ("2 messages wait for receiver down: HTTP 503",)
+
+
 def test_a_job_that_has_ended_is_shown_beside_the_living() -> None:
     gone = job("gone", state="failed", cause="signal 9", ended=time.time())
     seen = snapshot(overview(jobs=[job("here")]), [gone, job("here")])
