@@ -24,6 +24,10 @@ LONGEST_TITLE = 120
 LONGEST_BODY = 4096
 IN_FULL = 5
 """How many alerts of a storm are told in full; the rest are counted."""
+OF_RULES = 4
+"""How many requests of rules the end of a job tells; those before are counted."""
+
+_PERSON = "user:"
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _MENTION = re.compile(r"@(?=(?:everyone|here|channel|all)\b)|<(?=[@!#])", re.IGNORECASE)
@@ -68,8 +72,10 @@ def bulletin(said: Bulletin, requests: Callable[[Alert], Sequence[Request]], at:
     if not firing:
         parts = [_resolved(member, requests(member.alert), at) for member in over[:IN_FULL]]
         dark = " (no data any more)" if any(member.ended == Reason.WENT_DARK.value for member in over) else ""
-        title = f"Resolved{dark}: {_what(over[0])}" if len(over) == 1 else f"Resolved{dark}: {_crowd(over)}"
-        return _text("resolved", title, [*parts, *_rest(over)], "success")
+        gone = all(member.ended == Reason.JOB_ENDED.value for member in over)
+        verb = "Over with its job" if gone else f"Resolved{dark}"
+        title = f"{verb}: {_what(over[0])}" if len(over) == 1 else f"{verb}: {_crowd(over)}"
+        return _text("resolved", title, [*parts, *_rest(over)], "info" if gone else "success")
     worst = min((member.alert.severity for member in firing), key=_rank)
     again = {"repeat": "Still firing: ", "unanswered": "Asked in vain: "}.get(said.occasion, "")
     title = _headline(firing[0]) if len(firing) == 1 else f"{worst.upper()}: {_crowd(firing)}"
@@ -81,8 +87,22 @@ def bulletin(said: Bulletin, requests: Callable[[Alert], Sequence[Request]], at:
     return _text("firing", again + title, parts, "failure" if worst == "critical" else "warning")
 
 
-def job_end(job: Job, checkpoint: Checkpoint | None, requests: Sequence[Request], at: float) -> Text:
-    """How a job ended: always a message, once."""
+def job_end(
+    job: Job,
+    checkpoint: Checkpoint | None,
+    requests: Sequence[Request],
+    at: float,
+    left_open: Sequence[Alert] = (),
+) -> Text:
+    """How a job ended: always a message, once.
+
+    Args:
+        job: As it ended.
+        checkpoint: Its newest whole one.
+        requests: What was asked of its last attempt, oldest first.
+        at: Now (Unix seconds).
+        left_open: Alerts that were told to fire and have ended only because the job has.
+    """
     ended = job.ended or at
     ran = format_duration(max(0.0, ended - (job.attempt_started or job.created)))
     attempt = f" (attempt {job.attempt})" if job.attempt > 1 else ""
@@ -106,7 +126,10 @@ def job_end(job: Job, checkpoint: Checkpoint | None, requests: Sequence[Request]
         lines.append("no whole checkpoint was found")
     if job.degrade_level:
         lines.append(f"it ran at degrade level {job.degrade_level}")
-    lines += _deeds(requests[-3:])
+    lines += [f"open at the end: {alert.rule}, {alert.annotation('summary')}".rstrip(", ") for alert in left_open]
+    lines += _asked(requests)
+    if (price := job.spec.cost_per_hour) is not None:
+        lines.append(_cost(job, price, ended))
     if job.output and job.state is not JobState.SUCCEEDED:
         lines.append(f"output: {job.output[-1]}")
     lines.append(f"owner: {job.owner}, ended {_clock(ended)}")
@@ -174,6 +197,36 @@ def _resolved(member: Member, requests: Sequence[Request], at: float) -> str:
     lines += _subject(alert)
     lines.append(f"from {_clock(began)} to {_clock(ended)}")
     return "\n".join([*lines, *_deeds(requests)])
+
+
+def _asked(requests: Sequence[Request]) -> list[str]:
+    """What rules asked of a job, the last few a line each; then a line for each person who asked."""
+    by_rules = [request for request in requests if not request.by.startswith(_PERSON)]
+    sent = [request for request in by_rules if request.answer is not Answer.SUPPRESSED] or by_rules
+    before = len(sent) - OF_RULES
+    lines = [f"sentinel asked {before} times before"] if before > 0 else []
+    lines += _deeds(sent[-OF_RULES:])
+    people: dict[str, dict[str, int]] = {}
+    for request in requests:
+        if request.by.startswith(_PERSON):
+            wishes = people.setdefault(request.by.removeprefix(_PERSON), {})
+            answer = "" if request.answer in {None, Answer.DONE} else f" ({request.answer.value})"
+            wish = f"{request.kind.value}{answer}"
+            wishes[wish] = wishes.get(wish, 0) + 1
+    for name, wishes in people.items():
+        told = ", ".join(f"{wish} {often} times" if often > 1 else wish for wish, often in wishes.items())
+        lines.append(f"{name} asked: {told}")
+    return lines
+
+
+def _cost(job: Job, price: float, ended: float) -> str:
+    """`cost: 3.32 (10m at 19.92 an hour)`: of all attempts."""
+    spans = {past.attempt: past.ended - past.started for past in job.past}
+    if job.attempt_started is not None:
+        spans[job.attempt] = ended - job.attempt_started
+    seconds = sum(max(0.0, span) for span in spans.values())
+    attempts = f" in {len(spans)} attempts" if len(spans) > 1 else ""
+    return f"cost: {seconds / 3600 * price:.2f} ({format_duration(seconds)}{attempts} at {price:g} an hour)"
 
 
 def _deeds(requests: Sequence[Request]) -> list[str]:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from sentinel.clock import Clock
-from sentinel.model.alerts import Alert, AlertState, Transition
+from sentinel.model.alerts import Alert, AlertState, Reason, Transition
 from sentinel.model.events import Severity, event, new_id
 from sentinel.model.jobs import Job
 from sentinel.model.journal import JournalUnavailable, Record
@@ -108,6 +108,7 @@ class Notifier:
         self._inspection = Inspection(courier)
         self._groups: dict[str, Group] = {}
         self._ended: dict[str, float] = {}
+        self._left_open: dict[str, list[Alert]] = {}
         self._pruned = 0.0
 
     # What the daemon does with it
@@ -138,6 +139,7 @@ class Notifier:
             ended: The jobs that ended lately; those already told are left out.
         """
         at = self._clock.now()
+        over = list(ended)
         known = {change.alert.id: change for change in alerts}
         for change in known.values():
             if change.alert.state is AlertState.FIRING:
@@ -147,8 +149,11 @@ class Notifier:
                 if member.alert.id not in known:
                     self._hear_over(replace(member.alert, state=AlertState.RESOLVED, resolved=at), "", at)
                 elif (change := known[member.alert.id]).alert.state is not AlertState.FIRING:
-                    self._hear_over(change.alert, change.reason.value, at)
-        for job in ended:
+                    if (owner := _ended_with(change.alert, over)) is not None:
+                        self._hear_end_of(owner, change.alert, at)
+                    else:
+                        self._hear_over(change.alert, change.reason.value, at)
+        for job in over:
             if at - (job.ended or 0.0) <= _RECENT_S:
                 self.on_job_end(job)
 
@@ -159,7 +164,11 @@ class Notifier:
             self._hear_firing(change, at)
         elif change.resolving:
             self._say_what_is_due(change.alert, at)
-            self._hear_over(change.alert, change.reason.value, at)
+            job = next((job for job in self._jobs_of(change.alert) if job.name == change.alert.job), None)
+            if change.reason is Reason.JOB_ENDED and job is not None:
+                self._hear_end_of(job, change.alert, at)
+            else:
+                self._hear_over(change.alert, change.reason.value, at)
 
     def on_job_end(self, job: Job) -> None:
         """A job has ended for good: always a message, once, to its own receivers or else along the route."""
@@ -167,7 +176,8 @@ class Notifier:
             return
         at = self._clock.now()
         requests = [request for request in self._requests_to(job.id) if request.attempt == job.attempt]
-        text = self._masked(messages.job_end(job, self._newest(job.id), requests, at))
+        left_open = self._left_open.pop(job.id, [])
+        text = self._masked(messages.job_end(job, self._newest(job.id), requests, at, left_open))
         receiver = self._receiver_of_end(job)
         letters = self._letters(text, receiver, f"end-{job.id}", at, job=job) if receiver else []
         self._write_flush({"job": job.id, "at": at}, letters)
@@ -332,6 +342,21 @@ class Notifier:
             if any(member.alert.id == alert.id for member in group.members):
                 self._groups[group.id] = router.hear(group, alert, at, self._directory.settings.route, ended=why)
 
+    def _hear_end_of(self, job: Job, alert: Alert, at: float) -> None:
+        """An alert ended because its job did: no all-clear. The message about the job's end says that it was open."""
+        for group in list(self._groups.values()):
+            member = next((each for each in group.members if each.alert.id == alert.id), None)
+            if member is None:
+                continue
+            if group.receiver != self._receiver_of_end(job):
+                heard = router.hear(group, alert, at, self._directory.settings.route, ended=Reason.JOB_ENDED.value)
+                self._groups[group.id] = heard
+                continue
+            self._groups[group.id] = forgotten = router.forget(group, alert.id)
+            if member.told:
+                self._left_open.setdefault(job.id, []).append(alert)
+                self._write_flush({"group": encode(forgotten)}, [])
+
     def _look_for_refusals(self, at: float) -> None:
         """Where a job was asked in vain after people were told, they are told that too."""
         for group in list(self._groups.values()):
@@ -426,6 +451,14 @@ class Notifier:
 
     def _masked(self, text: Text) -> Text:
         return replace(text, title=self._mask(text.title), body=self._mask(text.body))
+
+
+def _ended_with(alert: Alert, ended: Iterable[Job]) -> Job | None:
+    """The job whose end ended the alert."""
+    for job in ended:
+        if job.name == alert.job and job.ended is not None and (alert.resolved or 0.0) >= job.ended:
+            return job
+    return None
 
 
 def _unsaid(group: Group) -> bool:

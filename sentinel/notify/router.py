@@ -5,7 +5,8 @@
                                  └─ all resolved: the message that says so, at once
 
 What still fires after repeat_interval is told again. An alert that ends before
-it was told is never mentioned.
+it was told is never mentioned, and one that ends because its job does is told by
+the message about the job's end, where that goes to the same people.
 """
 
 from __future__ import annotations
@@ -145,6 +146,12 @@ def stir(group: Group, alert_id: str, at: float, route: Route) -> Group:
     if any(member.alert.severity == CRITICAL for member in concerned):
         pause = min(pause, UNANSWERED_PAUSE_S)
     return _sooner(replace(group, unanswered=True), max(at, group.flushed + pause))
+
+
+def forget(group: Group, alert_id: str) -> Group:
+    """The group without one alert, of whose end it has nothing to say."""
+    left = tuple(member for member in group.members if member.alert.id != alert_id)
+    return replace(group, members=left, due=group.due if left else None)
 
 
 def finished(group: Group, at: float, route: Route) -> bool:

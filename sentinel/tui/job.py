@@ -170,7 +170,7 @@ class JobPage(Page):
         seen = self.home.seen
         assert seen is not None
         asked = [_answer(one) for one in questions(job, seen, self.home.events_of(job))]
-        found = _facts(job, checkpoints(self.home.events_of(job), seen.time))
+        found = _facts(job, checkpoints(self.home.events_of(job), seen.time), seen.time)
         return Group(*asked, Text(""), facts([(Text(name, DIM), said) for name, said in found]))
 
 
@@ -192,7 +192,7 @@ def checkpoints(events: Sequence[Event], now: float) -> str:
     return ", ".join(words[:_CHECKPOINTS])
 
 
-def _facts(job: Job, written: str) -> list[tuple[str, Text]]:
+def _facts(job: Job, written: str, now: float) -> list[tuple[str, Text]]:
     found: list[tuple[str, Text]] = []
 
     def add(name: str, said: str, style: str = PLAIN) -> None:
@@ -211,6 +211,9 @@ def _facts(job: Job, written: str) -> list[tuple[str, Text]]:
         add("shared pages", f"resident sets sum to {short_bytes(job.memory.rss)}; counted once")
     cpu = f"{job.cpu:.1f} cores, " if job.cpu is not None else ""
     add("uses", cpu + count(round(job.processes), "process", "processes") if job.processes is not None else "")
+    if job.price is not None:
+        ran = max(0.0, (job.ended or now) - job.started) if job.started is not None else 0.0
+        add("costs", f"{job.price:g} an hour, {ran / 3600 * job.price:.2f} in this attempt")
     add("is told", f"{job.notify} of its own receivers" if job.notify else "")
     add("log", literal(job.output[0]) if job.output else "", DIM)
     return found

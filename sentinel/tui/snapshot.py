@@ -95,6 +95,7 @@ class Job:
     argv: tuple[str, ...]
     output: tuple[str, ...]
     notify: int
+    price: float | None
     dry_run: bool
     adopted: bool
     cause: str
@@ -260,6 +261,7 @@ def job(data: Data) -> Job:
         argv=tuple(str(item) for item in _list(spec, "argv")),
         output=tuple(str(item) for item in _list(data, "output")),
         notify=len(_list(spec, "notify")),
+        price=_number(spec, "cost_per_hour"),
         dry_run=bool(spec.get("dry_run")),
         adopted=bool(data.get("adopted")),
         cause=_text(data, "cause"),
