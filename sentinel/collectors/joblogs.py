@@ -176,9 +176,9 @@ class JobLogs:
         self._dirty = True
         reading.output_at = now
         entity = (reading.job.name,)
-        self._count.inc(LOG_VOLUME, entity, "log_lines_total", len(chunk.lines))
+        self._count.inc(LOG_VOLUME, entity, "log_lines_total", chunk.count)
         self._count.inc(LOG_VOLUME, entity, "log_bytes_total", chunk.size_bytes)
-        if chunk.lines:
+        if chunk.count:
             self._heed(reading, self._classifier.feed(chunk))
 
     def _heed(self, reading: _Reading, events: list[LogEvent]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import re2
 
@@ -13,10 +14,18 @@ from sentinel.logs.fields import captured
 from sentinel.logs.masking import clean
 from sentinel.logs.patterns import Pattern, compiled
 from sentinel.logs.structure import plain
-from sentinel.logs.tail import Lines
+from sentinel.logs.tail import Lines, shown
 from sentinel.model.logs import LogEvent, LogKind
 
 CONTEXT_LINES = 4
+CONTEXT_BYTES = 512
+BEFORE_BYTES = 2048
+MANY = 64
+"""Hits in one chunk, from which on it is a storm."""
+REMEMBERED = 4096
+MEMORY_BYTES = 64 << 20
+"""What the automata may take, each; what does not fit is made again."""
+TRACEBACK = b"Traceback (most recent call last)"
 LONGEST_JUDGED = 16 * 1024
 QUIETLY = 35
 HARDLY = 60
@@ -33,6 +42,11 @@ _INFORMS = re.compile(
     rb"(?:^|[\s\[|:(\"'])(?:INFO|DEBUG|TRACE|NOTICE)\b|"
     rb"^(?i:info|debug|trace)\b|(?i:\"?level\"?[=:] ?\"?(?:info|debug|trace)\b)"
 )
+_STAMP = b"0123456789:-., TZ[]/+"
+_SHAPE = re.compile(rb"\[?rank ?:?\d+\]?:?|0x[0-9a-f]+|\d+|\s+")
+_PREFIX = re.compile(rb"^(?:\[?rank ?:?\d+\]?:? ?|\S+ \| )")
+_COUNTED = re.compile(r"(?:\(\?:\\[wS][+*] \)|(?<!\\)\.)\{\d+,\d+\}\??")
+_NAMES = re.compile(r"\(\?P<\w+>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +76,11 @@ class Classifier:
 
     A record is a line, or a traceback: from `Traceback (most recent call last)`
     to the line that names the exception. It counts once, as what its weightiest
-    line says.
+    line says. What several ranks say in the same words in one chunk, and what is
+    said again and again, is one event with a count.
+
+    A chunk is searched as a whole, by one automaton made of all patterns; only
+    the lines in which it stops are looked at.
 
     Args:
         patterns: Of those that match a line, the highest rank decides; see `Pattern`.
@@ -70,10 +88,16 @@ class Classifier:
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self._patterns = tuple(patterns)
-        self._any = _set(self._patterns)
-        self._single = [compiled(pattern.regex) for pattern in self._patterns]
+        self._made: _Automata | None = None
         self._open: dict[str, _Traceback] = {}
-        self._before: dict[str, deque[str]] = {}
+        self._before: dict[str, bytes] = {}
+        self._known: dict[bytes, Verdict | None] = {}
+
+    def prepare(self) -> _Automata:
+        """Compile the patterns, which the first use does otherwise (half a second)."""
+        if self._made is None:
+            self._made = _Automata(self._patterns)
+        return self._made
 
     def record(self, data: bytes) -> LogEvent | None:
         """What one record of one or many lines means, or None: nothing."""
@@ -87,7 +111,8 @@ class Classifier:
     def judge(self, raw: bytes) -> Verdict | None:
         """What one line means, or None: nothing."""
         text = plain(raw[:LONGEST_JUDGED])
-        hits = self._any.Match(text)
+        made = self.prepare()
+        hits = made.each.Match(text)
         if not hits:
             return None
         said = _INFORMS.search(text)
@@ -97,32 +122,46 @@ class Classifier:
         if not standing:
             return None
         best = max(standing, key=lambda hit: Verdict(self._patterns[hit], {}, b"").weight)
-        return Verdict(self._patterns[best], captured(self._patterns[best], self._single[best], text), text)
+        return Verdict(self._patterns[best], captured(self._patterns[best], made.single(best), text), text)
 
     def feed(self, chunk: Lines) -> list[LogEvent]:
-        """The events in the next lines of one file."""
-        found: list[LogEvent] = []
-        before = self._before.setdefault(chunk.path, deque(maxlen=CONTEXT_LINES))
-        opened = self._open.get(chunk.path)
-        for index, raw in enumerate(chunk.lines):
-            text = raw.decode("utf-8", "replace")
-            number = chunk.first + index
-            if opened is None and "Traceback (most recent call last)" in text:
-                opened = _Traceback(number, list(before))
-            elif opened is not None:
-                done = opened.add(text, number, self.judge(raw))
-                if done is not None:
-                    found.append(replace(done, context=tuple(clean(line, 512) for line in opened.tail())))
+        """The events in the next lines of one file, in order."""
+        data, path = chunk.data, chunk.path
+        if not chunk.count:
+            return []
+        gathered = _Gathered(self._before.get(path, b""), data)
+        search = self.prepare().anything.search
+        opened = self._open.pop(path, None)
+        at, number, hits = 0, chunk.first, 0
+        while at <= len(data):
+            if opened is None:
+                if hits > MANY and TRACEBACK not in data:
+                    self._count_all(data, at, number, gathered)
+                    break
+                found = search(data, at)
+                if found is None:
+                    break
+                start = data.rfind(b"\n", 0, found.start()) + 1
+                start = max(start, at)
+                number += data.count(b"\n", at, start)
+                at, hits = start, hits + 1
+            end = data.find(b"\n", at)
+            end = len(data) if end < 0 else end
+            line = shown(data[at:end])
+            if opened is not None:
+                event = opened.add(line, number, self._again(line))
+                if event is not None:
+                    gathered.add_event(event)
                     opened = None
-            elif (verdict := self.judge(raw)) is not None:
-                context = tuple(clean(line, 512) for line in (*before, text))
-                found.append(replace(verdict.event(number), context=context))
-            before.append(text[:1024])
-        if opened is None:
-            self._open.pop(chunk.path, None)
-        else:
-            self._open[chunk.path] = opened
-        return found
+            elif TRACEBACK in line:
+                opened = _Traceback(number, gathered.lines_before(at))
+            elif (verdict := self._again(line)) is not None:
+                gathered.add(verdict, number, at, end)
+            at, number = end + 1, number + 1
+        if opened is not None:
+            self._open[path] = opened
+        self._before[path] = data[-BEFORE_BYTES:]
+        return gathered.events()
 
     def forget(self, path: str) -> list[LogEvent]:
         """The file has ended: what was still open is all there will be."""
@@ -130,40 +169,138 @@ class Classifier:
         opened = self._open.pop(path, None)
         return [opened.event()] if opened is not None else []
 
+    def _count_all(self, data: bytes, at: int, number: int, gathered: _Gathered) -> None:
+        """A storm: each wording is judged once, wherever it stands, and counted."""
+        lines = data[at:].split(b"\n")
+        keys = [line.lstrip(_STAMP) for line in lines]
+        first: dict[bytes, int] = {}
+        for place in range(len(keys) - 1, -1, -1):
+            first[keys[place]] = place
+        for key, count in Counter(keys).items():
+            place = first[key]
+            if (verdict := self._again(shown(lines[place]))) is not None:
+                begin = data.find(lines[place], at)
+                gathered.add(verdict, number + place, begin, begin + len(lines[place]), count)
+
+    def _again(self, line: bytes) -> Verdict | None:
+        """`judge`, remembering what was judged: storms repeat themselves but for their time stamps."""
+        key = line.lstrip(_STAMP)
+        if key in self._known:
+            return self._known[key]
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        found = self._known[key] = self.judge(line)
+        return found
+
+
+class _Automata:
+    """The compiled patterns: all at once over a chunk, all over a line, and one by one."""
+
+    def __init__(self, patterns: Sequence[Pattern]) -> None:
+        self._patterns = patterns
+        self._single: dict[int, Any] = {}
+        options = re2.Options()
+        options.max_mem = MEMORY_BYTES
+        options.log_errors = False
+        options.encoding = re2.Options.Encoding.LATIN1
+        self.each = re2.Set.SearchSet(options)
+        for pattern in patterns:
+            self.each.Add(pattern.regex.encode())
+        self.each.Compile()
+        together = [f"(?:{_loosened(pattern.regex)})" for pattern in patterns if pattern.kind is not None]
+        options.never_capture = True
+        self.anything = re2.compile("|".join([r"Traceback \(most recent call last\)", *together]).encode(), options)
+
+    def single(self, place: int) -> Any:
+        """One pattern, for what it captures."""
+        if place not in self._single:
+            self._single[place] = compiled(self._patterns[place].regex)
+        return self._single[place]
+
+
+class _Gathered:
+    """The events of one chunk: those that say the same become one."""
+
+    def __init__(self, before: bytes, data: bytes) -> None:
+        self._before = before
+        self._data = data
+        self._events: dict[object, LogEvent] = {}
+
+    def add(self, verdict: Verdict, number: int, at: int, end: int, count: int = 1) -> None:
+        """One line that means something."""
+        key = (verdict.pattern.name, _SHAPE.sub(b"", verdict.text[:256]))
+        known = self._events.get(key)
+        if known is not None:
+            self._events[key] = replace(known, count=known.count + count)
+            return
+        context = [*self.lines_before(at), _decoded(shown(self._data[at:end]))]
+        said = tuple(clean(line, CONTEXT_BYTES) for line in context)
+        self._events[key] = replace(verdict.event(number), count=count, context=said)
+
+    def add_event(self, event: LogEvent) -> None:
+        """A traceback that has ended."""
+        key = (event.pattern, _SHAPE.sub(b"", event.line[:256].encode()))
+        known = self._events.get(key)
+        self._events[key] = event if known is None else replace(known, count=known.count + event.count)
+
+    def lines_before(self, at: int) -> list[str]:
+        """A few lines before an offset, those of the chunk before included."""
+        head = self._data[max(0, at - BEFORE_BYTES) : at]
+        if len(head) < BEFORE_BYTES and at < BEFORE_BYTES:
+            head = self._before + b"\n" + head if self._before else head
+        lines = head.removesuffix(b"\n").split(b"\n")[-CONTEXT_LINES:]
+        return [_decoded(shown(line)) for line in lines if line]
+
+    def events(self) -> list[LogEvent]:
+        """Each once, in the order in which it was first said."""
+        return list(self._events.values())
+
 
 class _Traceback:
-    """A traceback being read: its best event so far, and its lines."""
+    """A traceback being read: its weightiest line so far, and its last lines."""
 
     LONGEST = 400
 
     def __init__(self, number: int, before: list[str]) -> None:
         self._lines = deque(before, maxlen=12)
         self._best: tuple[Verdict, int] | None = None
-        self._last = ("", number)
+        self._last = (b"", number)
         self._count = 0
 
-    def add(self, text: str, number: int, found: Verdict | None) -> LogEvent | None:
+    def add(self, line: bytes, number: int, found: Verdict | None) -> LogEvent | None:
         """Take one more line; the event, once the traceback is over."""
-        self._lines.append(text)
+        self._lines.append(_decoded(line))
         self._count += 1
         if found is not None and (self._best is None or found.weight > self._best[0].weight):
             self._best = (found, number)
-        stripped = text.strip()
-        if text[:1] in {" ", "\t"} or not stripped or stripped.startswith("File ") or self._count == 0:
+        bare = _PREFIX.sub(b"", line)
+        stripped = bare.strip()
+        if bare[:1] in {b" ", b"\t"} or not stripped or stripped.startswith(b"File "):
             return self.event() if self._count > self.LONGEST else None
-        self._last = (text, number)
+        self._last = (line, number)
         return self.event()
 
     def event(self) -> LogEvent:
         """What it was."""
+        context = tuple(clean(line, CONTEXT_BYTES) for line in self._lines)
         if self._best is not None:
-            return self._best[0].event(self._best[1])
-        text, number = self._last
-        return LogEvent(LogKind.TRACEBACK, clean(text), number, None, "python", {}, "traceback")
+            return replace(self._best[0].event(self._best[1]), context=context)
+        line, number = self._last
+        return LogEvent(
+            LogKind.TRACEBACK, clean(_decoded(line)), number, None, "python", {}, "traceback", context=context
+        )
 
-    def tail(self) -> list[str]:
-        """Its last lines."""
-        return list(self._lines)
+
+def _decoded(line: bytes) -> str:
+    return line[:1024].decode("utf-8", "replace")
+
+
+def _loosened(regex: str) -> str:
+    """What matches wherever `regex` does, and more: counted gaps need a state for each count, open ones need one.
+
+    Without the names of groups, too, which may occur only once in an expression.
+    """
+    return _COUNTED.sub(".*", _NAMES.sub("(?:", regex))
 
 
 def _stands(pattern: Pattern, against: Sequence[Pattern], least: int) -> bool:
@@ -172,15 +309,3 @@ def _stands(pattern: Pattern, against: Sequence[Pattern], least: int) -> bool:
     return not any(
         other.rank >= pattern.rank and (not other.against or pattern.kind in other.against) for other in against
     )
-
-
-def _set(patterns: Sequence[Pattern]) -> re2.Set:
-    options = re2.Options()
-    options.max_mem = 256 << 20
-    options.log_errors = False
-    options.encoding = re2.Options.Encoding.LATIN1
-    found = re2.Set.SearchSet(options)
-    for pattern in patterns:
-        found.Add(pattern.regex.encode())
-    found.Compile()
-    return found

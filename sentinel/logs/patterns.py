@@ -39,6 +39,7 @@ class Pattern:
         example: Must match.
         counterexample: Must not match, or "".
         source: Where the wording was seen.
+        alternatives: What `regex` is made of.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Pattern:
     example: str = ""
     counterexample: str = ""
     source: str = ""
+    alternatives: tuple[str, ...] = ()
 
 
 def load(files: Iterable[Path]) -> tuple[Pattern, ...]:
@@ -127,6 +129,7 @@ def _read(node: documents.Node) -> Pattern | None:
         fields.text("example", ""),
         fields.text("counterexample", ""),
         fields.text("source", ""),
+        alternatives,
     )
     for key, wanted in (("example", True), ("counterexample", False)):
         text = fields.get(key)

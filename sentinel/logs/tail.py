@@ -39,23 +39,35 @@ class Position:
     lines: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class Lines:
-    """What one look at one file brought.
+    """What one look at one file brought: whole lines, split only when somebody asks.
 
     Attributes:
         path: The file.
         first: The number of the first line, from 1.
-        lines: Whole lines without their line ends, as bytes.
+        data: The lines, joined by line feeds, as they stand in the file.
+        count: How many they are.
         size_bytes: How many bytes they took in the file.
         skipped_bytes: Bytes of overlong lines that were passed over.
     """
 
-    path: str
-    first: int
-    lines: tuple[bytes, ...]
-    size_bytes: int
-    skipped_bytes: int = 0
+    __slots__ = ("count", "data", "first", "path", "size_bytes", "skipped_bytes")
+
+    def __init__(
+        self, path: str, first: int, lines: tuple[bytes, ...] | None, size_bytes: int, skipped_bytes: int = 0, *,
+        data: bytes = b"",
+    ) -> None:  # fmt: skip
+        self.path = path
+        self.first = first
+        self.data = data if lines is None else b"\n".join(lines)
+        self.count = self.data.count(b"\n") + 1 if lines is None else len(lines)
+        self.size_bytes = size_bytes
+        self.skipped_bytes = skipped_bytes
+
+    @property
+    def lines(self) -> tuple[bytes, ...]:
+        """The lines without their line ends, as a terminal would show them in the end, bounded."""
+        return tuple(map(shown, self.data.split(b"\n"))) if self.count else ()
 
 
 class Splitter:
@@ -89,27 +101,29 @@ class Splitter:
         data = self.partial + data
         end = data.rfind(b"\n")
         body, self.partial = (data[:end], data[end + 1 :]) if end >= 0 else (b"", data)
-        lines = [_bounded(_last_state(line)) for line in body.split(b"\n")] if end >= 0 else []
+        whole = [body] if end >= 0 else []
+        overlong = 0
         if len(self.partial) > LONGEST_LINE_BYTES:
             # A progress bar that only ever returns its carriage is one line: keep its latest state.
             cut = self.partial.rfind(b"\r")
             if cut > 0:
                 self.partial = self.partial[cut + 1 :]
             if len(self.partial) > LONGEST_LINE_BYTES:
-                lines.append(self.partial[:LONGEST_LINE_BYTES])
+                whole.append(self.partial[:LONGEST_LINE_BYTES])
                 skipped += len(self.partial) - LONGEST_LINE_BYTES
-                self.partial, self._skipping = b"", True
-        if not lines and not skipped:
-            return Lines(self.path, self.lines + 1, (), size)
+                self.partial, self._skipping, overlong = b"", True, 1
         first = self.lines + 1
-        self.lines += len(lines) - (1 if self._skipping else 0)
-        return Lines(self.path, first, tuple(lines), size, skipped)
+        if not whole:
+            return Lines(self.path, first, (), size, skipped)
+        found = Lines(self.path, first, None, size, skipped, data=b"\n".join(whole))
+        self.lines += found.count - overlong
+        return found
 
     def last_words(self) -> Lines | None:
         """What stood without a line end, once there will be no more."""
         if not self.partial:
             return None
-        line, self.partial = _bounded(_last_state(self.partial)), b""
+        line, self.partial = shown(self.partial), b""
         self.lines += 1
         return Lines(self.path, self.lines, (line,), 0)
 
@@ -257,12 +271,9 @@ def _head(fd: int, limit: int = FINGERPRINT_BYTES) -> tuple[int, int]:
     return zlib.crc32(data), len(data)
 
 
-def _last_state(line: bytes) -> bytes:
-    """What a terminal would show of a line: what follows its last carriage return but one at the end."""
-    line = line.removesuffix(b"\r")
-    cut = line.rfind(b"\r")
-    return line[cut + 1 :] if cut >= 0 else line
-
-
-def _bounded(line: bytes) -> bytes:
+def shown(line: bytes) -> bytes:
+    """What a terminal shows of a line in the end, bounded: what follows its last carriage return but one at the end."""
+    if b"\r" in line:
+        line = line.removesuffix(b"\r")
+        line = line[line.rfind(b"\r") + 1 :]
     return line if len(line) <= LONGEST_LINE_BYTES else line[:LONGEST_LINE_BYTES]
