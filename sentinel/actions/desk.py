@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 
@@ -321,8 +320,7 @@ class Desk:
         if request.kind is RequestKind.CHECKPOINT:
             newest = self.control.newest_checkpoint(request.job_id)
             if newest is not None and newest.finished >= request.sent - machine.CHECKPOINT_SLACK_S:
-                where = os.path.basename(newest.path.rstrip("/"))
-                return machine.Happened(self.clean(f"checkpoint {where} appeared"))
+                return machine.Happened(self.clean(telling.appeared(newest, request.sent)))
         wanted = {RequestKind.PAUSE: JobState.PAUSED, RequestKind.RESUME: JobState.RUNNING}.get(request.kind)
         if wanted is not None and job.state is wanted and request.acknowledged is not None:
             return machine.Happened(f"{request.job} is {wanted.value}")

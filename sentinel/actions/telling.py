@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from sentinel.actions.hooks import HookRun
+from sentinel.model.checkpoints import Checkpoint
 from sentinel.model.events import Event, Severity, event
 from sentinel.model.requests import Answer, Effect, Request, RequestKind, RequestState
+from sentinel.units import format_bytes
 
 _WISH = {
     RequestKind.CHECKPOINT: "to checkpoint",
@@ -25,6 +28,18 @@ _BAD = frozenset({Answer.REFUSED, Answer.FAILED, Answer.EXPIRED, Answer.UNKNOWN}
 def wish(request: Request) -> str:
     """What was asked, in words that follow "asked llama"."""
     return _WISH[request.kind].format(level=request.level)
+
+
+def appeared(found: Checkpoint, asked: float) -> str:
+    """The checkpoint that answers a request: its step, its size, and how long after the asking it was whole."""
+    parts = [
+        f"step {found.step}" if found.step is not None else "",
+        format_bytes(found.size_bytes),
+        f"written in {found.write_seconds:.3g} s" if found.write_seconds is not None else "",
+        f"whole {max(0.0, found.finished - asked):.1f} s after it was asked for",
+    ]
+    name = os.path.basename(found.path.rstrip("/"))
+    return f"checkpoint {name} appeared: {', '.join(part for part in parts if part)}"
 
 
 def events(before: Request | None, after: Request, *, at: float, uid: int | None) -> Iterator[Event]:

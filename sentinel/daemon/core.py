@@ -52,6 +52,9 @@ from sentinel.system import processes
 _LOOK_AT_ADDRESSES_S = 3.0
 """How long a job's beginning waits to hear whether the addresses it gave can be used at all."""
 
+_PASSED_OVER = 1000
+"""So many checkpoints that could not be resumed from are remembered, so that each is told once."""
+
 
 @dataclass(frozen=True, slots=True)
 class About:
@@ -122,6 +125,7 @@ class DaemonCore:
         self._add_rules = add_rules
         self._replaying = asyncio.Lock()
         self.ready = False
+        self._passed_over: dict[tuple[str, str, float], None] = {}
         self.mode = about.mode
 
     @property
@@ -508,6 +512,12 @@ class DaemonCore:
         except (TimeoutError, OSError):
             return Survey(None)
         for each in found.skipped:
+            once = (job.id, each.path, each.finished)
+            if once in self._passed_over:  # said at the attempt before
+                continue
+            self._passed_over[once] = None
+            while len(self._passed_over) > _PASSED_OVER:
+                del self._passed_over[next(iter(self._passed_over))]
             instead = f"; {found.newest.path} is the newest to resume from" if found.newest else ""
             self._rooms.hub.publish(
                 event(

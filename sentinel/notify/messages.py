@@ -247,7 +247,9 @@ def _deed(request: Request) -> str:
     if request.acknowledged is not None and request.sent is not None and request.acknowledged > request.sent:
         took = f" after {format_duration(request.acknowledged - request.sent)}"
     state = request.answer.value if request.answer else request.state.value
-    detail = f" ({request.words})" if request.detail and request.answer not in {None, Answer.DONE} else ""
+    seen = request.kind is RequestKind.CHECKPOINT and request.effect is Effect.OBSERVED
+    told = request.answer not in {None, Answer.DONE} or seen
+    detail = f" ({request.words})" if request.detail and told else ""
     mark = " [not journalled]" if request.unjournalled else ""
     return f"sentinel asked for {wish}: {state}{took}{effect}{detail}{mark}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import zipfile
 from pathlib import Path
@@ -41,3 +42,52 @@ def test_the_newest_that_can_be_loaded_is_what_a_job_resumes_from(household: Hou
     assert skipped["data"]["checkpoint"]["path"] == str(torn)
     assert "the zip directory at its end is absent or damaged" in skipped["message"]
     assert f"{whole} is the newest to resume from" in skipped["message"]
+
+
+SAVES = """
+import json, os, signal, sys, time
+place, wanted = sys.argv[1], []
+signal.signal(signal.SIGUSR1, lambda *_: wanted.append(1))
+step = 0
+print("training", flush=True)
+while True:
+    time.sleep(0.05)
+    step += 1
+    if wanted:
+        wanted.clear()
+        with open(f"{place}/.state-{step}.tmp", "w") as file:
+            json.dump({"step": step, "messages": [], "tool_results": [], "completed_tasks": []}, file)
+        os.replace(file.name, f"{place}/state-{step}.json")
+"""
+
+
+def test_an_asked_for_checkpoint_is_seen_at_once_and_told_with_its_numbers(household: Household) -> None:
+    household.start()
+    place = household.root / "ckpt"
+    place.mkdir()
+    script = household.root / "saves.py"
+    script.write_text(SAVES)
+    household.begin(
+        "run", "--name", "agent", "--checkpoints", str(place), "--on-checkpoint", "signal:USR1",
+        "--", sys.executable, str(script), str(place),
+    )  # fmt: skip
+    until(lambda: (household.job("agent") or {}).get("state") == "running", 20)
+    until(lambda: _looked_at(household), 20, "it was looked at")
+
+    household.sentinel("checkpoint", "agent")
+    (seen,) = until(lambda: household.events("checkpoint.complete"), 10)
+    (request,) = until(lambda: [r for r in household.requests("agent") if r["effect"] == "observed"], 10)
+
+    found = seen["data"]["checkpoint"]
+    assert seen["time"] - found["finished"] < 0.5
+    assert found["missing"] == []
+    assert f"step {found['step']}, {found['size_bytes']} B" in request["detail"]
+    listed = household.json("checkpoints", "list", "agent")
+    assert [(each["path"], each["state"]) for each in listed["checkpoints"]] == [(found["path"], "complete")]
+    assert listed["checkpoints"][0]["write_seconds"] == found["write_seconds"]
+    assert listed["recommended"]["interval_s"] > 0
+
+
+def _looked_at(household: Household) -> bool:
+    found = household.client().get("/api/v1/query?query=checkpoint_look_seconds")
+    return bool(found["data"]["result"])
