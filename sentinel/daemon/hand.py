@@ -34,7 +34,7 @@ from sentinel.jobs.ownhand import TERMINAL, Charge
 from sentinel.logs.classify import Classifier
 from sentinel.logs.patterns import load
 from sentinel.model.events import new_id
-from sentinel.model.jobs import How, Job
+from sentinel.model.jobs import How, Job, ProcessId
 from sentinel.model.wire import WireError, decode, encode
 from sentinel.system import processes
 
@@ -74,11 +74,13 @@ class Hand:
         self._reading: Reading | None = None
         self._work: Work | None = None
         self._wake = asyncio.Event()
+        self._leads: ProcessId | None = None
         self._leader = -1
         self._leader_gone_at: float | None = None
         self._over_at: float | None = None
         self._log_limit = Habits().log_limit_bytes
         self._heard = self._capped = time.monotonic()
+        self._drained = 0
         self._draining: asyncio.Task[None] | None = None
         self._keeps_terminal = charge.terminal
 
@@ -145,12 +147,19 @@ class Hand:
             else:
                 self._work.take(errand, self._job)
         self._work.carry([each for each in orders.parcels if each.url in self._charge.spec.notify])
-        if orders.drain and self._draining is None:
+        if orders.drain and self._drained < self._job.attempt and self._draining is None:
             self._draining = asyncio.create_task(self._drain(self._reading, self._job))
 
     def _known(self, job: Job) -> Job:
         """The job as the daemon knows it, with what its owner said in place of what the daemon says of that."""
-        return replace(job, spec=self._charge.spec, output=self._charge.output)
+        return replace(job, spec=self._charge.spec, output=self._output(job))
+
+    def _output(self, job: Job) -> tuple[str, ...]:
+        """The attempt's logs: as charged with, or those of a later attempt, beside the first one's."""
+        base = os.path.join(os.path.realpath(self._charge.directory), "attempt-") if self._charge.directory else ""
+        if self._charge.output and base and all(os.path.realpath(path).startswith(base) for path in job.output):
+            return job.output
+        return self._charge.output
 
     def _beyond(self, how: How, target: str) -> str | None:
         """Why an order is not followed: it is none that the owner declared."""
@@ -174,6 +183,9 @@ class Hand:
 
     def _watch_leader(self, job: Job) -> None:
         """Be woken when the job's leader ends: then the daemon waits for us."""
+        if job.root != self._leads:  # another attempt
+            self._forget_leader()
+            self._leads, self._leader_gone_at = job.root, None
         if job.root is None or self._leader_gone_at is not None:
             return
         if not processes.same(job.root):
@@ -183,17 +195,21 @@ class Hand:
                 self._leader = os.pidfd_open(job.root.pid)
                 asyncio.get_running_loop().add_reader(self._leader, self._leader_gone)
 
-    def _leader_gone(self) -> None:
+    def _forget_leader(self) -> None:
         if self._leader >= 0:
             asyncio.get_running_loop().remove_reader(self._leader)
             os.close(self._leader)
             self._leader = -1
+
+    def _leader_gone(self) -> None:
+        self._forget_leader()
         self._leader_gone_at = time.monotonic()
         self._wake.set()
 
     async def _drain(self, reading: Reading, job: Job) -> None:
         """The attempt is over: read its output to the end, and say so."""
         await asyncio.to_thread(reading.drain, job)
+        self._drained, self._draining = job.attempt, None
         self._wake.set()
 
     async def _rest(self, pause: float) -> None:
@@ -241,7 +257,7 @@ class Hand:
             threading.Thread(target=keeper.main, args=(arguments,), name="terminal", daemon=True).start()
         elif time.monotonic() - self._capped > _CAP_EVERY_S:
             self._capped = time.monotonic()
-            for path in self._charge.output:
+            for path in self._job.output if self._job is not None else self._charge.output:
                 with contextlib.suppress(OSError), LogFile(path, self._log_limit) as log:
                     log.cap()
 

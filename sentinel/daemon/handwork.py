@@ -139,7 +139,8 @@ class Reading:
 
     def _look_for_end(self, job: Job) -> None:
         """Once the leader is gone: what its supervisor wrote down, for a daemon that was away when it said so."""
-        if self._left is not None or not job.output or job.root is None or processes.same(job.root):
+        known = self._left is not None and self._left.attempt == job.attempt
+        if known or not job.output or job.root is None or processes.same(job.root):
             return
         found = endfile.read(os.path.dirname(job.output[0]), job.attempt)
         if found is not None:

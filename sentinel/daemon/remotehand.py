@@ -47,7 +47,7 @@ class _Session:
     hand: str
     heard: float
     seq: int = 0
-    drain: bool = False
+    drain: int = 0
     drained: int = 0
     left: Left | None = None
     settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -168,7 +168,7 @@ class RemoteHands:
             job,
             tuple(self._give(job.id)) if job.alive else (),
             tuple(self._mail.give(job.id, said.hand)),
-            session.drain,
+            session.drain >= job.attempt,
             over,
             self._habits if new else None,
         )
@@ -181,7 +181,7 @@ class RemoteHands:
                     under_way.answer.set_result(Delivery(Outcome.FAILED, words))
             self._mail.lost(job.id, said.hand)
         made = self._sessions[job.id] = _Session(said.hand, 0.0)
-        made.drain = before.drain if before else False
+        made.drain = before.drain if before else 0
         while len(self._sessions) > _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         if job.id not in self._known:
@@ -221,7 +221,7 @@ class RemoteHands:
         if said.left is not None:
             session.left = said.left
         session.drained = max(session.drained, said.drained)
-        if session.drain and session.drained >= job.attempt:
+        if session.drain >= job.attempt and session.drained >= job.attempt:
             session.settled.set()
 
     def _give(self, job_id: str) -> Iterator[Errand]:
@@ -252,9 +252,8 @@ class RemoteHands:
         session = self._sessions.get(job.id)
         if session is None:
             return True
-        if not session.drain:
-            session.drain = True  # what it had read before is not the end yet
-            session.drained = 0
+        if session.drain < job.attempt:
+            session.drain, session.drained = job.attempt, 0  # what it had read before is not the end yet
             session.settled.clear()
         return session.drained < job.attempt
 

@@ -221,8 +221,15 @@ async def test_the_end_waits_for_the_last_words_and_not_for_a_silent_hand(desk: 
     assert desk.count(LogKind.GPU_OOM) == 1
     assert desk.hands.left(desk.job) == (3, None, NOW)
     assert desk.hands.left(job(attempt=2)) is None
+
+    desk.job = job(attempt=2)  # it is tried again: that one is not over
+    assert not desk.hears(Report("h1", 4, drained=1)).drain
+    assert desk.hands.is_awaited(desk.job)
+    assert desk.hears(Report("h1", 5, drained=1)).drain
+    desk.hears(Report("h1", 6, drained=2))
+    assert not desk.hands.is_awaited(desk.job)
     desk.clock.advance(remotehand.SILENT_S)
-    assert not desk.hands.is_awaited(job(attempt=2))
+    assert not desk.hands.is_awaited(job(attempt=3))
 
 
 def test_a_hand_goes_when_its_job_is_over_and_all_is_delivered(desk: Desk) -> None:
