@@ -44,6 +44,11 @@ def print_line(data: Any) -> None:
     print(json.dumps(data, separators=(",", ":"), ensure_ascii=False), flush=True)
 
 
+def counted(count: int, thing: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 def ago(then: float | None, now: float) -> str:
     """`2m`, how long something is past; `-` where it never was."""
     return "-" if then is None else format_duration(max(0, round(now - then)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from sentinel import paths
@@ -35,21 +36,33 @@ def _check(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from sentinel import config
-    from sentinel.cli.common import print_json
+    from sentinel.cli.common import counted, print_json
 
     path = args.file or paths.configuration_file()
     problems: list[Problem] = []
-    settings = config.read(path, problems)
+    settings = config.read(path, problems, try_on=_try_on)
     _check_rules([*settings.rules, *(rule for each in settings.adoptions for rule in each.spec.rules)], problems)
     errors = sum(problem.severity == "error" for problem in problems)
     if args.json:
         print_json([asdict(problem) for problem in problems])
     elif problems:
-        print("\n".join(str(problem) for problem in problems), file=sys.stderr)
-        print(f"{path}: {errors} error{'' if errors == 1 else 's'}", file=sys.stderr)
+        for problem in problems:
+            print(problem if problem.severity == "error" else f"warning: {problem}", file=sys.stderr)
+        counts = ((errors, "error"), (len(problems) - errors, "warning"))
+        print(f"{path}: " + ", ".join(counted(count, what) for count, what in counts if count), file=sys.stderr)
     else:
         print(f"{path}: fine" if path else "there is no file; all defaults are in force")
     return 2 if errors else 0
+
+
+def _try_on(urls: Sequence[str]) -> list[str | None]:
+    """What is wrong with addresses: apprise knows, in a process of its own."""
+    from contextlib import closing
+
+    from sentinel.notify.courier import AppriseCourier
+
+    with closing(AppriseCourier()) as courier:
+        return courier.check(urls)
 
 
 def _check_rules(patterns: list[str], problems: list[Problem]) -> None:
@@ -101,7 +114,8 @@ def _init(args: argparse.Namespace) -> int:
         print(SAMPLE, end="")
         return 0
     try:
-        args.file.parent.mkdir(parents=True, exist_ok=True)
+        if not args.file.parent.is_dir():
+            raise UsageError(f"there is no directory {args.file.parent}", hint=f"mkdir -p {args.file.parent}")
         descriptor = os.open(args.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise UsageError(f"{args.file} exists already and is left as it is", hint="sentinel config check") from None

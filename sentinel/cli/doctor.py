@@ -14,7 +14,7 @@ from sentinel import __version__, paths
 from sentinel.api.client import ApiError, Client
 from sentinel.api.connect import reachable
 from sentinel.cli.colours import paint
-from sentinel.cli.common import add_json, print_json
+from sentinel.cli.common import add_json, counted, print_json
 from sentinel.cli.tables import plain
 from sentinel.units import format_bytes
 
@@ -100,7 +100,7 @@ def _python() -> Finding:
 
 
 def _daemon(client: Client, seen: Mapping[str, Any]) -> Finding:
-    text = f"{seen['version']} at {client.socket_path}, {len(seen['jobs'])} jobs, mode {seen['mode']}"
+    text = f"{seen['version']} at {client.socket_path}, {counted(len(seen['jobs']), 'job')}, mode {seen['mode']}"
     if seen["version"] != __version__:
         return Finding("daemon", NOTE, text, f"this is sentinel {__version__}: restart the daemon")
     down = [each["name"] for each in seen["health"].get("collectors", []) if each.get("up") is False]
@@ -125,8 +125,10 @@ def _configuration(environ: Mapping[str, str]) -> Finding:
         return Finding("configuration", OK, "no file; all defaults are in force")
     problems: list[Problem] = []
     config.read(path, problems, environ=environ)
+    errors = sum(problem.severity == "error" for problem in problems)
     if problems:
-        return Finding("configuration", BAD, f"{path}: {len(problems)} problems", f"`sentinel config check {path}`")
+        text = f"{path}: {counted(errors, 'error') if errors else counted(len(problems), 'warning')}"
+        return Finding("configuration", BAD if errors else NOTE, text, f"`sentinel config check {path}`")
     return Finding("configuration", OK, str(path))
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentinel.cli.common import seconds
+from sentinel.cli.common import counted, seconds
 from sentinel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,18 +92,12 @@ def _print_checked(checked: Checked) -> None:
     print(f"Checking {checked.file}")
     for problem in checked.problems:
         print(problem if problem.severity == "error" else f"warning: {problem}")
+    warned = len(checked.problems) - len(checked.errors)
+    warnings = f", {counted(warned, 'warning')}" if warned else ""
     if checked.errors:
-        print("  FAILED: " + _counted(len(checked.errors), "problem"))
+        print(f"  FAILED: {counted(len(checked.errors), 'error')}{warnings}")
     else:
-        warned = len(checked.problems)
-        print(
-            f"  SUCCESS: {_counted(checked.rules, 'rule')} found"
-            + (f", {_counted(warned, 'warning')}" if warned else "")
-        )
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+        print(f"  SUCCESS: {counted(checked.rules, 'rule')} found{warnings}")
 
 
 def _test(args: argparse.Namespace) -> int:

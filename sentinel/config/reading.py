@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sentinel import documents, paths
@@ -12,6 +12,7 @@ from sentinel.config.secrets import Interpolation, distrust, secret
 from sentinel.config.settings import Adoption, Settings
 from sentinel.documents import Fields, Kind, Node
 from sentinel.errors import Problem, Problems, UsageError, nearest
+from sentinel.jobs.program import check_words, missing_program
 from sentinel.model.jobs import Channel, CheckpointDir, JobSpec
 from sentinel.model.requests import RequestKind
 from sentinel.notify.settings import Receiver, Route
@@ -26,6 +27,9 @@ _JOB = (
     "memory_limit", "cost_per_hour", "rules", "dry_run",
 )  # fmt: skip
 _FASTEST_S, _SLOWEST_S = 0.25, 60.0
+
+TryOn = Callable[[Sequence[str]], Sequence[str | None]]
+"""For each address what is wrong with it, or None; nothing is sent."""
 
 
 def load(
@@ -59,21 +63,47 @@ def read(
     *,
     environ: Mapping[str, str] = os.environ,
     trusted_only: bool | None = None,
+    try_on: TryOn | None = None,
 ) -> Settings:
-    """What can be read of a file; everything that is wrong with it is added to `problems`."""
+    """What can be read of a file; everything that is wrong with it is added to `problems`, by line.
+
+    Args:
+        path: The file, or None for the defaults.
+        problems: Takes what is wrong.
+        environ: Where `${NAME}` is looked up.
+        trusted_only: Whether files must be root's. Default: when we are root.
+        try_on: Says of each address what is wrong with it; None: they are not looked at.
+    """
     if path is None:
         return Settings()
     trusted_only = os.geteuid() == 0 if trusted_only is None else trusted_only
     if trusted_only and (reason := _distrusted(path)):
         problems.append(Problem(str(path), 0, 0, reason, f"chown root {path}; chmod go-w {path}"))
         return Settings(file=path)
-    root = documents.read(path, problems)
+    found: list[Problem] = []
+    root = documents.read(path, found)
     if root is None or root.kind is Kind.NULL:
+        problems += found
         return Settings(file=path)
     interpolation = Interpolation(environ)
     root = root.replaced(interpolation)
-    settings = _Reader(path.absolute().parent, trusted_only=trusted_only).settings(root)
+    before = len(found)
+    reader = _Reader(path.absolute().parent, trusted_only=trusted_only)
+    settings = reader.settings(root)
+    if try_on is not None:
+        _report_addresses(reader.addresses, try_on)
+    # A value that could not be filled in is one mistake, whatever may be wrong with what is left of it.
+    found[before:] = [each for each in found[before:] if (each.line, each.column) not in interpolation.unfilled]
+    problems += sorted(found, key=lambda each: (each.line == 0, each.line, each.column))
     return replace(settings, file=path, origins=_origins(root, str(path), interpolation.used))
+
+
+def _report_addresses(addresses: Sequence[tuple[Node, str]], try_on: TryOn) -> None:
+    for (node, _), problem in zip(addresses, try_on([url for _, url in addresses]) if addresses else (), strict=True):
+        if problem is not None:
+            node.report(
+                f"`{node.name}`: {problem}", "https://github.com/caronc/apprise lists how addresses are written"
+            )
 
 
 def _usual(environ: Mapping[str, str], *, system: bool) -> Path | None:
@@ -110,10 +140,12 @@ class _Reader:
     Attributes:
         base: The file's directory, to which relative paths are relative.
         trusted_only: Whether files it names must be root's.
+        addresses: Those that were read, and where they stand.
     """
 
     base: Path
     trusted_only: bool
+    addresses: list[tuple[Node, str]] = field(default_factory=list)
 
     def settings(self, root: Node) -> Settings:
         made = Settings()
@@ -233,9 +265,12 @@ class _Reader:
         for item in items:
             url = secret(item, trusted_only=self.trusted_only)
             if url is not None and "://" not in url:
-                item.report("is not an address to notify", "slack://…, mailtos://…, ntfy://…, json://host/path")
+                item.report(
+                    f"`{item.name}` is not an address to notify", "slack://…, mailtos://…, ntfy://…, json://host/path"
+                )
             elif url is not None:
                 made.append(url)
+                self.addresses.append((item, url))
         if node is not None and node.kind is Kind.SEQUENCE and not items:
             node.report(f"`{node.name}` is empty")
         return tuple(made)
@@ -250,7 +285,7 @@ class _Reader:
             try:
                 address(text)
             except UsageError as fault:
-                listen.report(fault.message, fault.hint)
+                listen.report(f"`{listen.name}`: {fault.message}", fault.hint)
             if token is None:
                 listen.report("the API over TCP needs a token", 'token: "file:/etc/sentinel/token", or "${NAME}"')
             made = replace(made, listen=text)
@@ -307,9 +342,14 @@ def _channels(fields: Fields) -> tuple[Channel, ...]:
         inner = asked.get(kind.value)
         for item in () if inner is None else inner.items if inner.kind is Kind.SEQUENCE else (inner,):
             try:
-                made.append(Channel.parse(kind, item.text() or ""))
+                channel = Channel.parse(kind, item.text() or "")
+                check_words(channel)
             except UsageError as fault:
                 item.report(fault.message, fault.hint)
+                continue
+            made.append(channel)
+            if problem := missing_program(channel, "/", os.environ.get("PATH", os.defpath)):
+                item.report(problem.message, problem.hint, severity="warning")
     return tuple(made)
 
 

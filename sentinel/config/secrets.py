@@ -19,11 +19,13 @@ class Interpolation:
 
     Attributes:
         used: The names of variables used, by the path of the value.
+        unfilled: Where the values stand that could not be filled in (line, column).
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self.used: dict[str, list[str]] = {}
+        self.unfilled: set[tuple[int, int]] = set()
 
     def __call__(self, node: Node) -> str | None:
         """The new text of a scalar; None where nothing is to be filled in. Mistakes are reported on the node."""
@@ -36,6 +38,7 @@ class Interpolation:
             name = found[2]
             if not _NAME.fullmatch(name):
                 node.report(f"`{found[0]}` names no environment variable", start=found.start(), end=found.end())
+                self.unfilled.add((node.line, node.column))
                 return found[0]
             if name not in self._environ:
                 node.report(
@@ -44,6 +47,7 @@ class Interpolation:
                     start=found.start(),
                     end=found.end(),
                 )
+                self.unfilled.add((node.line, node.column))
                 return ""
             self.used.setdefault(node.name, []).append(name)
             return self._environ[name]

@@ -321,8 +321,9 @@ class DaemonCore:
         if foreign := owner.uid != os.getuid():
             rooms.hands.promise(made.job)
         rooms.monitor.tick()
-        surveyed, told = await asyncio.gather(
+        surveyed, absent, told = await asyncio.gather(
             self._look_for_checkpoints(made.job),
+            self._absent(made.job),
             rooms.notifier.told_at_end(made.job, within_s=_LOOK_AT_ADDRESSES_S, ours=not foreign),
         )
         found = surveyed.newest
@@ -336,6 +337,7 @@ class DaemonCore:
                 "checkpoint": _checkpoint(found, self.now()) if found else None,
                 "checkpoint_age_seconds": max(0.0, self.now() - found.finished) if found else None,
                 "checkpoints_skipped": [{"path": each.path, "reason": each.reason} for each in surveyed.skipped],
+                "checkpoints_absent": absent,
                 "receivers": rooms.notifier.receivers(),
                 "told": told,
                 "mode": self.mode,
@@ -502,6 +504,17 @@ class DaemonCore:
     async def test_receiver(self, receiver: str) -> Mapping[str, Any]:
         """Send a test message."""
         return await self._rooms.notifier.test(receiver)
+
+    async def _absent(self, job: Job) -> list[str]:
+        """Its checkpoint directories that do not exist, as far as that can be said at once."""
+        if job.uid != os.getuid():
+            return []
+        places = [place.path for place in job.spec.checkpoints]
+        try:
+            found = await asyncio.wait_for(asyncio.to_thread(lambda: [os.path.isdir(path) for path in places]), 2.0)
+        except TimeoutError:
+            return []
+        return [path for path, there in zip(places, found, strict=True) if not there]
 
     async def _look_for_checkpoints(self, job: Job) -> Survey:
         """What there is to resume from; a user's own paths only, and never for long."""

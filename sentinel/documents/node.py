@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sentinel.documents.source import Source
 from sentinel.errors import Problem, UsageError, nearest
-from sentinel.units import parse_duration, parse_size
+from sentinel.units import format_bytes, format_duration, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from sentinel.documents.fields import Fields
@@ -233,12 +233,12 @@ class Node:
     ) -> float | None:
         """Seconds, of `30s`, `1h30m` or a bare number of seconds."""
         found = self._converted("a duration", "30s, 5m, 1h30m, 7d", parse_duration)
-        return None if found is None else self._bounded(found, least, most, above)
+        return None if found is None else self._bounded(found, least, most, above, format_duration)
 
     def size(self, *, least: int | None = None) -> int | None:
         """Bytes, of `600MiB`, `2GiB`, `10GB`."""
         found = self._converted("a size", "600MiB, 2GiB, 10GB", parse_size)
-        return None if found is None or self._bounded(found, least, None, None) is None else found
+        return None if found is None or self._bounded(found, least, None, None, format_bytes) is None else found
 
     def choice(self, options: Collection[str]) -> str | None:
         """One of a few words."""
@@ -258,17 +258,22 @@ class Node:
         return None
 
     def _bounded(
-        self, found: float, least: float | None, most: float | None, above: float | None = None
+        self,
+        found: float,
+        least: float | None,
+        most: float | None,
+        above: float | None = None,
+        show: Callable[[float], str] = "{:g}".format,
     ) -> float | None:
         wrong = None
         if not math.isfinite(found):
             wrong = "finite"
         elif above is not None and found <= above:
-            wrong = f"more than {above:g}"
+            wrong = f"more than {show(above) if above else 0}"
         elif least is not None and found < least:
-            wrong = f"at least {least:g}"
+            wrong = f"at least {show(least)}"
         elif most is not None and found > most:
-            wrong = f"at most {most:g}"
+            wrong = f"at most {show(most)}"
         if wrong is None:
             return found
         self.report(f"`{self.name}` must be {wrong}, not {_clipped(self.value, quote=False)}")

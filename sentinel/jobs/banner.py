@@ -91,7 +91,8 @@ def _checkpoints(spec: JobSpec, met: Registration, home: str) -> tuple[bool, str
     if isinstance(age, int | float):
         words.append(f"newest {format_duration(age)} old")
     elif not met.resume_from:
-        words.append("none yet")
+        absent = met.facts.get("checkpoints_absent") or ()
+        words.append("does not exist yet" if len(absent) == len(spec.checkpoints) else "none yet")
     if skipped := met.facts.get("checkpoints_skipped"):
         words.append(f"{len(skipped)} newer not whole")
     interval = next((place.interval_s for place in spec.checkpoints if place.interval_s), None)

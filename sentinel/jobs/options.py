@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from sentinel.errors import UsageError
+from sentinel.jobs.program import check_words, missing_program
 from sentinel.model.jobs import Channel, CheckpointDir, ExitHook, How, JobSpec
 from sentinel.model.requests import RequestKind
 from sentinel.units import parse_duration, parse_size
@@ -148,7 +149,11 @@ def spec_from(args: argparse.Namespace, argv: Sequence[str], *, cwd: str, notify
         cwd=cwd,
         name=read("name", _name, args.name, name),
         logs=tuple(_absolute(path, cwd) for path in args.log),
-        checkpoints=tuple(_checkpoint_dir(text, cwd, interval) for text in args.checkpoints),
+        checkpoints=tuple(
+            place
+            for text in args.checkpoints
+            if (place := read("checkpoints", lambda text: _checkpoint_dir(text, cwd, interval), text, None))
+        ),
         checkpoint_size_bytes=read("checkpoint-size", _positive(parse_size), args.checkpoint_size, None),
         channels=tuple(
             channel
@@ -195,13 +200,16 @@ def _absolute(path: str, cwd: str) -> str:
 
 
 def _checkpoint_dir(text: str, cwd: str, interval_s: float | None) -> CheckpointDir:
-    """`DIR` or `DIR:INTERVAL`; a directory whose name has a colon in it wins."""
+    """`DIR` or `DIR:INTERVAL`; a directory that is there, with a colon in its name, wins."""
     directory, colon, after = text.rpartition(":")
-    if colon and directory and not os.path.exists(_absolute(text, cwd)):
+    if colon and directory and "/" not in after and not os.path.exists(_absolute(text, cwd)):
         try:
             return CheckpointDir(_absolute(directory, cwd), parse_duration(after) or None)
         except UsageError:
-            pass  # a colon in a name
+            raise UsageError(
+                f"{after!r} is not a duration, and there is no directory {text!r}",
+                hint=f"--checkpoints {directory}:30m; where the colon belongs to the name, make the directory first",
+            ) from None
     return CheckpointDir(_absolute(text, cwd), interval_s)
 
 
@@ -213,13 +221,9 @@ def _channel(kind: RequestKind, text: str, cwd: str) -> Channel:
         return Channel(
             kind, How.HTTP, f"http:{channel.target}" if channel.target.startswith("//") else f"http://{channel.target}"
         )
-    if channel.how is How.EXEC:
-        try:
-            words = shlex.split(channel.target)
-        except ValueError as fault:
-            raise UsageError(f"{text!r} cannot be split into words: {fault}") from None
-        if not words:
-            raise UsageError(f"{text!r} names no program", hint="exec:./ask.sh checkpoint")
+    check_words(channel)
+    if (missing := missing_program(channel, cwd, os.environ.get("PATH", os.defpath))) is not None:
+        raise missing
     return channel
 
 

@@ -125,7 +125,7 @@ def _without(url: str, text: str) -> str:
     for piece in sorted(pieces, key=len, reverse=True):
         if len(piece) >= 6 and piece not in host:
             shown = shown.replace(piece, "***")
-    return " ".join(shown.split())[:500]
+    return " ".join(shown.split())[:500].rstrip(" :")
 
 
 def _listen_for_retry_after() -> None:

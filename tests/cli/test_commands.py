@@ -340,6 +340,9 @@ class TestConfig:
     def test_a_file_to_begin_with_passes_its_own_check(self, sentinel: Sentinel, directory: Path) -> None:
         path = directory / "new" / "sentinel.yaml"
 
+        missing = sentinel("config", "init", str(path))
+        assert (missing.code, f"try: mkdir -p {path.parent}" in missing.err) == (2, True)
+        path.parent.mkdir()
         assert sentinel("config", "init", str(path)).code == 0
         assert sentinel("config", "init").out == path.read_text()
         assert sentinel("config", "check", str(path)) == (0, f"{path}: fine\n", "")

@@ -122,14 +122,14 @@ api: {listen: "here", token: x}
         config.load(path)
 
     lines = [(problem.line, problem.message.split(",")[0]) for problem in refused.value.problems]
-    assert sorted(lines) == [
+    assert lines == [
         (1, "`mode` must be one of `act`"),
         (2, "unknown key `samplng`"),
         (3, "`sampling.interval` must be a duration"),
-        (5, "is not an address to notify"),
+        (5, "`notify.receivers[0].urls[0]` is not an address to notify"),
         (6, "there is no receiver `b`"),
-        (7, "`store.retention.size` must be at least 6.71089e+07"),
-        (8, "'here' is not an address to listen at"),
+        (7, "`store.retention.size` must be at least 64.0 MiB"),
+        (8, "`api.listen`: 'here' is not an address to listen at"),
     ]
     assert refused.value.exit_code == 2
     assert f"{path}:2:1: unknown key `samplng`" in str(refused.value)
@@ -151,6 +151,14 @@ MISTAKES = {
         "jobs: [{name: a, match: {user: a}, requests: {checkpoint: 'signal:USR9'}}]",
         "unknown signal",
     ),
+    "a line for a shell": (
+        "jobs: [{name: a, match: {user: a}, requests: {checkpoint: 'exec:save > log'}}]",
+        "hand `>` to it as a word",
+    ),
+    "a program that is not there": (
+        "jobs: [{name: a, match: {user: a}, requests: {checkpoint: 'exec:/no/such'}}]",
+        "command not found: /no/such",
+    ),
     "an unknown request": ("jobs: [{name: a, match: {user: a}, requests: {explode: 'signal:USR1'}}]", "unknown key"),
     "two receivers of one name": (
         "notify: {receivers: [{name: a, urls: ['a://b']}, {name: a, urls: ['a://b']}], route: {receiver: a}}",
@@ -162,8 +170,28 @@ MISTAKES = {
     ),
     "no YAML": ("mode: [", ""),
     "a list": ("- a", "must be a mapping"),
-    "an interval of nothing": ("sampling: {interval: 0s}", "at least 0.25"),
+    "an interval of nothing": ("sampling: {interval: 0s}", "at least 250ms, not 0s"),
 }
+
+
+def test_a_variable_that_is_not_set_is_one_mistake(write: Write) -> None:
+    (problem,) = problems_of(write("notify: {receivers: [{name: a, urls: ['${NOPE}']}]}"))
+
+    assert problem.message == "the environment variable `NOPE` is not set"
+
+
+def test_addresses_are_tried_on_where_that_is_wanted(write: Write) -> None:
+    path = write("""notify: {receivers: [{name: a, urls: ['foo://x', 'json://y']}]}
+jobs: [{name: a, match: {user: a}, notify: ['bar://z']}]
+""")
+    found: list[Problem] = []
+
+    config.read(path, found, try_on=lambda urls: [None if url.startswith("json") else "no such kind" for url in urls])
+
+    assert [(each.line, each.column, each.message) for each in found] == [
+        (1, 39, "`notify.receivers[0].urls[0]`: no such kind"),
+        (2, 45, "`jobs[0].notify[0]`: no such kind"),
+    ]
 
 
 @pytest.mark.parametrize(("text", "words"), MISTAKES.values(), ids=MISTAKES)

@@ -107,6 +107,12 @@ def test_an_address_that_nothing_can_be_sent_to_is_not_told() -> None:
     assert told(("ntfy://x", None), checked=False) == "1 address of yours, not looked at yet"
 
 
+def test_a_checkpoint_directory_that_is_not_there_is_said() -> None:
+    met = Registration("j1", "x", facts={"checkpoints_absent": ["/home/me/ckpt"]})
+
+    assert "✓ checkpoints   /home/me/ckpt, does not exist yet, expected every 30m" in banner(FULL, met, [])
+
+
 def test_only_those_are_named_who_will_be_told() -> None:
     assert told(("slack://***", None), receiver="oncall") == "oncall"
     assert told() == "nobody, when it ends or fails: --notify URL"

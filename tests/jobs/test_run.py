@@ -207,7 +207,8 @@ def test_a_job_runs_without_any_daemon_and_says_so(desk: Desk) -> None:
     done = desk.run("--", "echo", "works")
 
     assert (done.returncode, done.stdout) == (0, "works\n")
-    assert "none, so nothing is measured" in done.stderr
+    assert "✓" not in done.stderr
+    assert "nothing, and nobody is asked or told" in done.stderr
 
 
 def test_the_life_of_a_job_is_journalled_and_told(served: Desk) -> None:

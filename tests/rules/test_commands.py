@@ -47,7 +47,7 @@ def test_check_of_a_bad_file_fails(tmp_path: Path, capsys: pytest.CaptureFixture
     path = file(tmp_path, BAD)
 
     assert main(["rules", "check", path]) == 1
-    assert "FAILED: 1 problem" in capsys.readouterr().out
+    assert "FAILED: 1 error" in capsys.readouterr().out
     assert main(["rules", "check", "--json", path]) == 1
     (said,) = json.loads(capsys.readouterr().out)
     assert said["problems"][0]["line"] == 1
