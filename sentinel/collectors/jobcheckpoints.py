@@ -18,6 +18,9 @@ from sentinel.model.series import Batch, Entity, Support
 PATIENCE_S = 0.5
 """A look that takes longer goes on by itself; what is known so far is reported meanwhile."""
 _APART_S = 0.1
+_SAME_AGAIN_S = 10.0
+"""One and the same file written again within so long is counted, but not told again: an agent saves at every turn."""
+_MOST_TOLD = 256
 Tell = Callable[[Job, Checkpoint], None]
 Row = tuple[float | None, ...]
 
@@ -59,6 +62,8 @@ class JobCheckpoints:
         self._wakeups = Wakeups()
         self._lookers: dict[str, _Looker] = {}
         self._told: dict[str, _Told] = {}
+        self._telling = threading.Lock()
+        self._last_told: dict[tuple[str, str, CheckpointState], float] = {}
         self._covered: set[Entity] = set()
 
     def supported(self) -> Support:
@@ -114,7 +119,15 @@ class JobCheckpoints:
 
     def _found(self, job: Job, checkpoint: Checkpoint) -> None:
         self._count.inc(CHECKPOINTS, (job.name, checkpoint.state.value), "checkpoints_total")
-        self._tell(job, checkpoint)
+        key = (job.id, checkpoint.path, checkpoint.state)
+        with self._telling:
+            again = 0 <= checkpoint.finished - self._last_told.get(key, float("-inf")) < _SAME_AGAIN_S
+            if not again:
+                self._last_told[key] = checkpoint.finished
+            while len(self._last_told) > _MOST_TOLD:
+                del self._last_told[next(iter(self._last_told))]
+        if not again:
+            self._tell(job, checkpoint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ _JOB = (
     "memory_limit", "cost_per_hour", "rules", "dry_run",
 )  # fmt: skip
 _FASTEST_S, _SLOWEST_S = 0.25, 60.0
+_MARKER = re.compile(r"marker:[^/]+")
 
 TryOn = Callable[[Sequence[str]], Sequence[str | None]]
 """For each address what is wrong with it, or None; nothing is sent."""
@@ -232,7 +234,7 @@ class _Reader:
             where = inner.get("path")
             told = inner.text("complete_when", "")
             said = inner.get("complete_when")
-            if said is not None and told not in {"rename", "stable"} and not told.removeprefix("marker:") < told:
+            if said is not None and told not in {"rename", "stable"} and not _MARKER.fullmatch(told):
                 said.report(f"`{told}` does not say when one is complete", "rename, stable or marker:NAME")
             if where is not None and (path := _absolute(where)) is not None:
                 made.append(CheckpointDir(path, inner.duration("interval", above=0), told))

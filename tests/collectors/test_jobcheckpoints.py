@@ -143,3 +143,15 @@ def test_what_the_hand_of_another_user_has_seen_is_told_as_if_we_had(tmp_path: P
     (batch,) = desk.collector.collect(time.time())
     assert batch.rows() == {}
     desk.close()
+
+
+def test_a_state_that_is_saved_at_every_turn_is_told_now_and_then(tmp_path: Path) -> None:
+    desk = Desk(job(tmp_path))
+    desk.collector.collect(time.time())
+    for turn in range(4):
+        (tmp_path / ".state.tmp").write_text(f'{{"messages": [], "step": {turn}}}')
+        os.replace(tmp_path / ".state.tmp", tmp_path / "state.json")
+        until(lambda turn=turn: getattr(desk.collector.newest("id-train"), "step", None) == turn)  # type: ignore[misc]
+
+    assert [found.step for found in desk.told] == [0]
+    desk.close()

@@ -290,3 +290,14 @@ def test_durations_read_back(milliseconds: int) -> None:
 @given(st.integers(0, 2**50))
 def test_sizes_read_back(count: int) -> None:
     assert parse_size(size_text(count)) == count
+
+
+def test_the_owner_says_how_a_checkpoint_is_known_to_be_complete(write: Write) -> None:
+    form = "jobs:\n  - name: a\n    match: {{cmdline: a}}\n    checkpoints: [{{path: /a, complete_when: {}}}]\n"
+    for told in ("rename", "stable", '"marker:{name}.done"'):
+        (job,) = config.load(write(form.format(told)), environ={}, system=False).adoptions
+        assert job.spec.checkpoints == (CheckpointDir("/a", None, told.strip('"')),)
+
+    for wrong in ("finished", '"marker:"'):
+        (problem,) = problems_of(write(form.format(wrong)))
+        assert "does not say when one is complete" in problem.message
