@@ -27,6 +27,9 @@ from sentinel.model.jobs import Job, JobState
 COUNTED = (LOG, LOG_VOLUME, JOB_REQUESTS, CHECKPOINTS, SENTINEL_NOTIFY)
 """The families whose counters events move."""
 
+_JUMP_S = 1.0
+_MOST_JUMPS = 1000
+
 
 _GAPS_KEPT = 500
 
@@ -48,6 +51,8 @@ class Books:
         self._board = board
         self._logs = logs
         self._newest = newest
+        self._last: tuple[float, float] | None = None
+        self._jumps: list[tuple[float, float]] = []
         self._paces: dict[str, _Pace] = {}
 
     def on_event(self, happened: Event) -> None:
@@ -77,20 +82,31 @@ class Books:
         if job.attempt_started is None or job.state is JobState.WAITING:
             return 0.0
         newest = self._newest(job.id)
-        kept = newest.finished if newest is not None else 0.0
-        return max(0.0, at - max(job.attempt_started, kept))
+        since = max(job.attempt_started, newest.finished if newest is not None else 0.0)
+        return max(0.0, at - since - self._jumped_since(since))
 
-    def tick(self, jobs: Sequence[Job], at: float, lag_s: float) -> None:
-        """What the clock moves: money, work at risk, last output, and the limits that are in force."""
+    def tick(self, jobs: Sequence[Job], at: float, lag_s: float, monotonic: float) -> None:
+        """What the clock moves: money, work at risk, last output, and the limits that are in force.
+
+        Args:
+            jobs: Those that live.
+            at: Unix seconds.
+            lag_s: Of the store.
+            monotonic: The same moment by the clock that stands still while the machine sleeps.
+        """
+        self._watch_the_clock(at, monotonic)
         self._board.set(SENTINEL, (), sentinel_store_lag_seconds=lag_s)
         self._paces = {job.id: self._paces.get(job.id, _Pace()) for job in jobs}
         for job in jobs:
             if job.attempt_started is None:
                 continue
             newest = self._newest(job.id)
-            output, progress = self._logs.last_output(job.id), None
+            output = self._logs.last_output(job.id)
+            step, progress = self._logs.progress(job.id)
             if newest is not None and newest.finished >= job.attempt_started:
-                progress = newest.finished
+                progress = max(newest.finished, progress or 0.0)
+            if step is not None:
+                self._board.set(JOB, (job.name,), job_step=float(step))
             self._board.set(
                 JOB,
                 (job.name,),
@@ -112,6 +128,16 @@ class Books:
                 job_wasted_cost_total=bill.money(job, bill.lost_s(job.past)) if priced else None,
             )
 
+    def _watch_the_clock(self, at: float, monotonic: float) -> None:
+        """Remember when the wall clock ran ahead: nobody worked while the machine slept."""
+        if self._last is not None:
+            jumped = (at - self._last[0]) - (monotonic - self._last[1])
+            if abs(jumped) >= _JUMP_S:
+                self._jumps = [*self._jumps[-_MOST_JUMPS:], (at, jumped)]
+        self._last = at, monotonic
+
+    def _jumped_since(self, since: float) -> float:
+        return sum(jumped for at, jumped in self._jumps if at > since)
 
 class _Pace:
     """How far apart the signs of life of a job are."""

@@ -181,7 +181,7 @@ class House:
         if now - self._booked >= _BOOKS_EVERY_S or now < self._booked:
             self._booked = now
             living = rooms.register.living()
-            self._books.tick(living, now, rooms.store.lag_s())
+            self._books.tick(living, now, rooms.store.lag_s(), self.clock.monotonic())
             self._books.idle(living, rooms.register.last_paid(), rooms.window.latest("host_boot_time_seconds"), now)
         await rooms.dispatcher.tick(now)
         await rooms.notifier.tick(now)

@@ -41,6 +41,15 @@ def promtool(tmp_path: Path) -> Promtool:
     return run
 
 
+class WallClock(ManualClock):
+    """Its wall clock can be set, as NTP does it, or run on alone, as while the machine sleeps."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
 @dataclass
 class Night:
     """A real window and a real engine with shipped rules; collectors are a function of time.
@@ -58,7 +67,7 @@ class Night:
     changes: list[Transition] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.clock = ManualClock(self.start - self.tick)
+        self.clock = WallClock(self.start - self.tick)
         self.window = Window(tick_s=self.tick)
         pack = load([PACK])
         rules = RuleSet(tuple(group for group in pack.groups if group.name in self.groups))
@@ -66,6 +75,11 @@ class Night:
         self.engine = Engine(self.window, rules, clock=self.clock, append=self.window.append)
         for family, seconds in self.engine.paces().items():
             self.window.set_tick(family, seconds)
+
+    def jump(self, seconds: float) -> None:
+        """The wall clock is somewhere else all of a sudden; nothing was measured meanwhile."""
+        self.clock.ahead += seconds
+        self.start += seconds
 
     def live(self, world: Callable[[float], Readings], seconds: float) -> list[tuple[str, str, float]]:
         """Let time pass; returns rule, state and time of what fired and resolved."""
