@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from sentinel.cli.tables import terminal_width
 from sentinel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,30 +46,33 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("the dashboard needs a terminal", hint="sentinel demo --headless")
     if not 1 <= args.seconds <= 3600:
         raise UsageError("--seconds must be from 1 to 3600", hint="--seconds 40")
+    print("starting a daemon and four jobs …", file=sys.stderr, flush=True)
     from sentinel.demo.stage import stage
 
     if args.headless:
         with stage() as playing:
             _introduce(playing, as_json=args.json)
-            verdicts = playing.play(args.seconds, lambda moment: _tell(playing, moment, as_json=args.json))
-            _conclude(playing, verdicts, as_json=args.json)
+            verdicts = playing.play(args.seconds, lambda one: _tell(playing, one, as_json=args.json))
         return 0 if all(verdict.ok for verdict in verdicts) else 1
 
-    from sentinel.tui.app import run as show
-
-    print("starting a daemon and four jobs …", file=sys.stderr)
     with stage() as playing:
         watching = threading.Thread(target=playing.play_on, name="demo", daemon=True)
         watching.start()
+        print("opening the dashboard …", file=sys.stderr, flush=True)
+        from sentinel.tui.app import run as show
+
         show(playing.connect)
         playing.end()
         watching.join()
-        decided = [part.verdict for part in playing.story.parts.values() if part.verdict]
+        decided = sorted(
+            (part.verdict for part in playing.story.parts.values() if part.verdict), key=lambda verdict: verdict.at
+        )
         waiting = [part.job for part in playing.story.parts.values() if part.verdict is None]
         print("cleaning up …", file=sys.stderr)
-    _conclude(playing, decided, as_json=False)
+    for verdict in decided:
+        _tell(playing, verdict, as_json=False)
     if waiting:
-        print(f"       not waited for: {', '.join(waiting)}")
+        _say(" " * 7, f"not waited for: {', '.join(waiting)}")
     return 0
 
 
@@ -77,22 +81,33 @@ def _introduce(playing: Stage, *, as_json: bool) -> None:
         if as_json:
             _line(playing, playing.elapsed(), "role", role.name, message=role.told)
         else:
-            print(f"       {role.name:<10} {role.told}", flush=True)
+            _say(f"       {role.name:<10} ", role.told)
 
 
-def _tell(playing: Stage, moment: Moment, *, as_json: bool) -> None:
-    if as_json:
-        _line(playing, moment.at, "moment", moment.job, what=moment.what, message=moment.message)
+def _tell(playing: Stage, one: Moment | Verdict, *, as_json: bool) -> None:
+    from sentinel.demo.story import Verdict
+
+    if isinstance(one, Verdict):
+        more, words = {"ok": one.ok}, f"{'✓' if one.ok else '✗'} {one.message}"
     else:
-        print(f"{moment.at:5.1f} s {moment.job:<10} {moment.what}: {moment.message}", flush=True)
+        more, words = {"what": one.what}, f"{one.what}: {one.message}"
+    if as_json:
+        _line(
+            playing, one.at, "verdict" if isinstance(one, Verdict) else "moment", one.job, **more, message=one.message
+        )
+    else:
+        _say(f"{one.at:5.1f} s {one.job:<10} ", words)
 
 
-def _conclude(playing: Stage, verdicts: list[Verdict], *, as_json: bool) -> None:
-    for verdict in verdicts:
-        if as_json:
-            _line(playing, verdict.at, "verdict", verdict.job, ok=verdict.ok, message=verdict.message)
-        else:
-            print(f"{verdict.at:5.1f} s {verdict.job:<10} {'✓' if verdict.ok else '✗'} {verdict.message}", flush=True)
+def _say(before: str, words: str) -> None:
+    """A line, wrapped between words under its own beginning where the terminal is narrow."""
+    from textwrap import fill
+
+    width = max(40, terminal_width())
+    print(fill(
+        words, width, initial_indent=before, subsequent_indent=" " * len(before), break_long_words=False,
+        break_on_hyphens=False,
+    ), flush=True)  # fmt: skip
 
 
 def _line(playing: Stage, at: float, kind: str, job: str, **more: object) -> None:

@@ -18,6 +18,8 @@ from sentinel.demo.house import House
 from sentinel.demo.story import Moment, Story, Verdict
 
 _LOOK_S = 0.4
+_LATE_S = 1.0
+"""An event may be published so long after the moment it is about."""
 
 
 class Stage:
@@ -48,8 +50,9 @@ class Stage:
         for role in self.roles:
             self.house.run(role.name, role.options, role.module, role.arguments)
 
-    def look(self) -> list[Moment]:
-        """One look at the daemon; the moments that are new."""
+    def look(self) -> list[Moment | Verdict]:
+        """One look at the daemon; what is new and that nothing from before can still come."""
+        began = self.elapsed()
         try:
             overview = self._client.get("/v1/overview")
             events = self._client.get(path_with("/v1/events", since=self._since, limit=2000))
@@ -62,15 +65,18 @@ class Stage:
         refused = None if self._api.last_refused is None else time.monotonic() - self._api.last_refused
         self.story.events(events, self.began)
         self.story.look(jobs, refused, self._api.served, self.elapsed())
-        return list(self.story.news())
+        return list(self.story.news(until=began - _LATE_S))
 
-    def play(self, seconds: float, tell: Callable[[Moment], None]) -> list[Verdict]:
-        """Watch until all four are decided or the time is up; the verdicts."""
+    def play(self, seconds: float, tell: Callable[[Moment | Verdict], None]) -> list[Verdict]:
+        """Watch until all four are decided or the time is up; the verdicts. All is told in order of time."""
         while True:
-            for moment in self.look():
-                tell(moment)
+            for one in self.look():
+                tell(one)
             if self.story.decided or self.elapsed() >= seconds or self._ended.wait(_LOOK_S):
-                return self.story.close(self.elapsed())
+                verdicts = self.story.close(self.elapsed())
+                for one in self.story.news():
+                    tell(one)
+                return verdicts
 
     def play_on(self) -> None:
         """Watch for as long as the stage stands; for a thread."""

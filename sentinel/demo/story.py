@@ -5,6 +5,7 @@ Pure: it is shown events and overviews, and says what it makes of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -46,6 +47,7 @@ class Verdict:
     job: str
     ok: bool
     message: str
+    what: ClassVar[str] = "verdict"
 
 
 @dataclass
@@ -286,13 +288,20 @@ class Story:
         if all(part.verdict for part in self.parts.values() if part is not self.happy):
             self.happy.settle(at)
 
-    def news(self) -> Iterator[Moment]:
-        """Decisive moments that have not been told yet, in order of time."""
-        moments = [moment for part in self.parts.values() for moment in part.reached.values()]
-        for moment in sorted(moments, key=lambda one: one.at):
-            if (moment.job, moment.what) not in self._told:
-                self._told.add((moment.job, moment.what))
-                yield moment
+    def news(self, until: float = math.inf) -> Iterator[Moment | Verdict]:
+        """Decisive moments and verdicts that have not been told yet, in order of time.
+
+        Args:
+            until: Only what was before (seconds since the beginning): a later look may still
+                bring something from before what this one has brought.
+        """
+        parts = self.parts.values()
+        found: list[Moment | Verdict] = [moment for part in parts for moment in part.reached.values()]
+        found += [part.verdict for part in parts if part.verdict is not None]
+        for one in sorted(found, key=lambda one: one.at):
+            if one.at <= until and (one.job, one.what) not in self._told:
+                self._told.add((one.job, one.what))
+                yield one
 
     @property
     def decided(self) -> bool:
@@ -300,5 +309,5 @@ class Story:
         return all(part.verdict for part in self.parts.values())
 
     def close(self, at: float) -> list[Verdict]:
-        """The verdicts; what is not decided by now has not ended as told."""
-        return [part.close(at) for part in self.parts.values()]
+        """The verdicts in order of time; what is not decided by now has not ended as told."""
+        return sorted((part.close(at) for part in self.parts.values()), key=lambda verdict: verdict.at)

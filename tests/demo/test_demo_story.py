@@ -172,6 +172,20 @@ def test_happy_is_decided_last_and_only_after_it_was_left_alone_for_a_while() ->
     assert verdict(story, "happy")[0]
 
 
+def test_it_is_told_in_order_of_time_though_events_come_late() -> None:
+    story = Story()
+    story.events([event(15, "leaky", "alert.firing")], BEGAN)
+    first = list(story.news(until=14.5))
+    story.events([event(14, "agent", "log.rate_limited")], BEGAN)
+    story.close(40)
+
+    assert first == []
+    told = list(story.news())
+    assert [one.at for one in told] == sorted(one.at for one in told)
+    assert [(one.job, one.what) for one in told][:2] == [("agent", "refused"), ("leaky", "warned")]
+    assert [one.what for one in told][2:] == ["verdict"] * 4
+
+
 def test_each_moment_is_told_once_though_events_come_twice() -> None:
     story = Story()
     events = [event(15, "leaky", "alert.firing"), event(14, "agent", "log.rate_limited")]

@@ -31,7 +31,7 @@ def play(place: Path, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "TMPDIR": str(place), "SENTINEL_NOTIFY": "json://127.0.0.1:9"},
+        env={**os.environ, "TMPDIR": str(place), "SENTINEL_NOTIFY": "json://127.0.0.1:9", "COLUMNS": "80"},
     )
 
 
@@ -59,6 +59,8 @@ def test_all_four_end_as_told(place: Path) -> None:
     assert demo.returncode == 0, out + errors
     assert set(verdicts) == JOBS
     (running,) = (line["elapsed"] for line in lines if (line["job"], line.get("what")) == ("happy", "running"))
+    told = [line["elapsed"] for line in lines if line["kind"] != "role"]
+    assert told == sorted(told)
     assert all(line["ok"] and line["elapsed"] - running < 36 for line in verdicts.values())
     assert {line["what"] for line in lines if line["job"] == "leaky" and line["kind"] == "moment"} >= {
         "warned", "asked", "saved", "degraded", "steady",
@@ -73,6 +75,7 @@ def test_what_is_not_decided_in_time_is_a_finding(place: Path) -> None:
 
     assert demo.returncode == 1
     assert out.count("✗ never seen") == 4
+    assert max(map(len, out.splitlines())) <= 80
     assert left(place) == []
 
 
