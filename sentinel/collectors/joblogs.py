@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sentinel.logs.classify import Classifier
+from sentinel.logs.progress import NAN_STEPS, Seen, look
 from sentinel.logs.tail import Lines, Position, Tailer
 from sentinel.model.families import LOG, LOG_VOLUME
 from sentinel.model.jobs import Job
@@ -53,6 +54,8 @@ class _Reading:
     looked: float = 0.0
     output_at: float | None = None
     paths: tuple[str, ...] = field(default=())
+    seen: Seen = field(default_factory=Seen)
+    progress_at: float | None = None
 
 
 class JobLogs:
@@ -92,6 +95,7 @@ class JobLogs:
 
     def look(self) -> None:
         """Read what has come. Never raises: a file that cannot be read is passed over."""
+        self._classifier.prepare()  # before the first job needs it, and before anybody waits for the lock
         with self._lock:
             living = {job.id: job for job in self._targets()}
             for job in living.values():
@@ -134,6 +138,11 @@ class JobLogs:
         found = self._readings.get(job_id) or self._told.get(job_id)
         return found.output_at if found else None
 
+    def progress(self, job_id: str) -> tuple[int | None, float | None]:
+        """The step that its log last told, and when that last moved (Unix seconds)."""
+        found = self._readings.get(job_id)
+        return (found.seen.step, found.progress_at) if found else (None, None)
+
     def last_events(self, job_id: str) -> list[LogEvent]:
         """The last events of a job, oldest first."""
         found = self._readings.get(job_id) or self._told.get(job_id)
@@ -156,8 +165,22 @@ class JobLogs:
         if look_again or now - reading.looked >= LOOK_FOR_FILES_S or now < reading.looked:
             reading.looked = now
             reading.tailer.look_for_files()
+        came = False
         for chunk in reading.tailer.read():
             self._take(reading, chunk, now)
+            came = True
+        for line in reading.tailer.open_lines() if came else ():
+            self._progress(reading, line, now)
+
+    def _progress(self, reading: _Reading, data: bytes, now: float) -> None:
+        before, reading.seen = reading.seen, look(data, reading.seen)
+        if reading.seen.step != before.step:
+            reading.progress_at = now
+        if reading.seen.nan_steps >= NAN_STEPS > before.nan_steps:
+            words = f"the loss was not a number in {reading.seen.nan_steps} logged steps in a row"
+            at_step = {} if reading.seen.step is None else {"step": reading.seen.step}
+            found = LogEvent(LogKind.NUMERIC_ANOMALY, words, 0, False, "", at_step, "loss-stays-nan", count=0)
+            self._heed(reading, [found])
 
     def _begin(self, job: Job, paths: tuple[str, ...], before: _Reading | None) -> _Reading:
         positions = {**self._kept.pop(job.id, {}), **(before.tailer.positions() if before else {})}
@@ -169,6 +192,8 @@ class JobLogs:
         own = Tailer(paths, positions, from_end=job.adopted and not positions)
         reading = _Reading(job, own, before.last if before else deque(maxlen=REMEMBERED), paths=paths)
         reading.output_at = before.output_at if before else None
+        if before is not None:
+            reading.seen, reading.progress_at = before.seen, before.progress_at
         self._readings[job.id] = reading
         return reading
 
@@ -180,6 +205,7 @@ class JobLogs:
         self._count.inc(LOG_VOLUME, entity, "log_bytes_total", chunk.size_bytes)
         if chunk.count:
             self._heed(reading, self._classifier.feed(chunk))
+            self._progress(reading, chunk.data, now)
 
     def _heed(self, reading: _Reading, events: list[LogEvent]) -> None:
         self._account(reading.job, reading.last, events)

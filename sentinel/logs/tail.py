@@ -153,6 +153,11 @@ class Tail:
             os.close(self._fd)
             self._fd = -1
 
+    @property
+    def open_line(self) -> bytes:
+        """What it wrote after its last line end."""
+        return self._split.partial
+
     def position(self) -> Position | None:
         """Where it stands, or None while there is no file."""
         if self._fd < 0:
@@ -254,6 +259,10 @@ class Tailer:
         """Everything there is, however much."""
         for tail in list(self._tails.values()):
             yield from tail.read(sys.maxsize)
+
+    def open_lines(self) -> Iterator[bytes]:
+        """The lines that have not ended: a progress bar that only returns its carriage stays one for hours."""
+        return (tail.open_line for tail in self._tails.values() if tail.open_line)
 
     def positions(self) -> dict[str, Position]:
         """Where it stands in each file."""

@@ -58,6 +58,31 @@ def test_every_kind_is_counted_from_zero(tmp_path: Path) -> None:
     assert house.logs.last_output("j1") == house.now
 
 
+def test_a_bar_that_never_ends_its_line_tells_the_step(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    with house.log.open("a") as log:
+        log.write("start\n\r  1%|          | 10/1000 [00:01<01:00]\r  2%|          | 20/1000 [00:02<01:00]")
+    house.logs.look()
+    assert house.logs.progress("j1") == (20, house.now)
+
+    house.now += 60
+    with house.log.open("a") as log:
+        log.write("\r  2%|          | 20/1000 [01:02<01:00]")
+    house.logs.look()
+    assert house.logs.progress("j1") == (20, house.now - 60)
+
+
+def test_a_loss_that_stays_nan_is_said_once(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.log.write_text("".join(f"step {step} loss nan\n" for step in range(1, 6)))
+
+    house.logs.look()
+    house.logs.look()
+
+    assert [event.pattern for event in house.told] == ["not-a-number", "loss-stays-nan"]
+    assert house.count(LogKind.NUMERIC_ANOMALY) == 5
+
+
 def test_a_restart_neither_loses_nor_repeats_a_line(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.log.write_text("CUDA out of memory\n")
