@@ -11,7 +11,8 @@ from sentinel.checkpoints.form import DEEP, Form, Look, Verdict
 from sentinel.checkpoints.formats import inspect
 from sentinel.checkpoints.listing import Listing, is_candidate
 from sentinel.checkpoints.names import step_of
-from sentinel.checkpoints.watch import SETTLED_SECONDS, extent, survey
+from sentinel.checkpoints.outside import extent
+from sentinel.checkpoints.watch import SETTLED_SECONDS, survey
 
 CLOSE = Look(operations=5_000_000)
 """For a person, who waits a few seconds: a pickle is followed further than a daemon follows it."""

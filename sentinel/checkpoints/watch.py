@@ -7,10 +7,8 @@ the newer ones turn out to be no good.
 
 from __future__ import annotations
 
-import glob
 import heapq
 import os
-import stat
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -21,11 +19,16 @@ from sentinel.checkpoints.form import QUICK, Form, Look, Verdict
 from sentinel.checkpoints.formats import inspect
 from sentinel.checkpoints.listing import Candidate, Listing
 from sentinel.checkpoints.names import step_of
+from sentinel.checkpoints.outside import Outside, outside_of
 from sentinel.model.checkpoints import Checkpoint, CheckpointState
 from sentinel.model.jobs import CheckpointDir
 
 SETTLED_SECONDS = 1.5
 """A file of silent form counts once it has not changed for this long."""
+SETTLED_DIRECTORY_SECONDS = 5.0
+"""The same for a directory: between two of its files a writer may think."""
+SETTLED_FEWER_SECONDS = 30.0
+"""The same for a directory of fewer files than the whole one before it."""
 GIVEN_UP_SECONDS = 120.0
 """A torn one that has not changed for this long is broken, no longer in progress."""
 OVERTAKEN_SECONDS = 10.0
@@ -39,22 +42,9 @@ _TRIES_PER_LOOK = 64
 _AGAIN_SECONDS = 2.0
 _WALK_NEW_SECONDS = 10.0
 _WALK_OLD_SECONDS = 600.0
-_DEEPEST = 3
-_MOST_FILES = 4096
 _SHARE_OF_TIME = 20.0
 _PROVEN_BY_SIZE = frozenset({"safetensors", "hdf5"})
 """A writer may make room for all of it first: these count once they rest, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Print:
-    """The outside of a candidate: when it differs, the candidate has changed."""
-
-    inode: int
-    size_bytes: int
-    began: float
-    changed: float
-    files: int
 
 
 @dataclass(slots=True)
@@ -63,7 +53,7 @@ class _Known:
     shallow: tuple[int, int, int] = (0, 0, 0)
     walked: float = float("-inf")
     looked: float = float("-inf")
-    print: _Print | None = None
+    print: Outside | None = None
     since: float = 0.0
     first_seen: float = 0.0
     old: bool = False  # it was there before the first look
@@ -112,7 +102,7 @@ class Watcher:
         """
         if self._listing.refresh() or not self._begun:
             self._find(now)
-        self._look_outside(now)
+        self._lookoutside_of(now)
         news = self._judge(now)
         self._begun = True
         return sorted(news, key=lambda found: found.finished)
@@ -195,7 +185,7 @@ class Watcher:
         self._rest = [known for known in self._known.values() if known.print is not None]
         self._closely = heapq.nlargest(_CLOSELY, self._rest, key=_changed)
 
-    def _look_outside(self, now: float) -> None:
+    def _lookoutside_of(self, now: float) -> None:
         """New ones, those under way, the newest, and some others in turn."""
         came = bool(self._backlog)
         for known in [self._backlog.pop() for _ in range(min(self._stats, len(self._backlog)))]:
@@ -221,7 +211,7 @@ class Watcher:
             shallow = (found.st_ino, found.st_size, found.st_mtime_ns)
             if path not in self._open and shallow == known.shallow and 0 <= now - known.walked < walk_after_s:
                 return
-            outside = _outside(path, found)
+            outside = outside_of(path, found)
         except OSError:
             return
         known.shallow, known.walked = shallow, now
@@ -287,12 +277,20 @@ class Watcher:
                     state, reason = CheckpointState.BROKEN, form.reason
                 else:
                     return None
-            case _ if not _is_told(known, form, quiet):
+            case _ if not _is_told(known, form, quiet, self._patience(known.print)):
                 return None
             case _:
                 state, reason = CheckpointState.COMPLETE, ""
         known.checkpoint = replace(_described(known, known.print, self._took(known)), state=state, reason=reason)
         return known.checkpoint
+
+    def _patience(self, outside: Outside) -> float:
+        """How long one of silent form must rest: longer where several files come one after the other."""
+        if not outside.directory:
+            return SETTLED_SECONDS
+        usual = self._known.get(self._newest.path) if self._newest is not None else None
+        fewer = usual is not None and usual.print is not None and outside.files < usual.print.files
+        return SETTLED_FEWER_SECONDS if fewer else SETTLED_DIRECTORY_SECONDS
 
     def _form(self, known: _Known, now: float) -> Form | None:
         """What its form says; from memory while nothing has changed, and never for more than a share of the time."""
@@ -318,7 +316,7 @@ class Watcher:
         return [known.checkpoint for known in self._known.values() if known.checkpoint is not None]
 
 
-def _is_told(known: _Known, form: Form, quiet: float) -> bool:
+def _is_told(known: _Known, form: Form, quiet: float, patience_s: float = SETTLED_SECONDS) -> bool:
     """Whether a form that is not torn counts as whole now."""
     told = known.candidate.complete_when
     if told.startswith("marker:"):
@@ -326,7 +324,7 @@ def _is_told(known: _Known, form: Form, quiet: float) -> bool:
     if told == "rename":
         return True
     proven = form.verdict is Verdict.WHOLE and form.format not in _PROVEN_BY_SIZE
-    return quiet >= SETTLED_SECONDS or (told != "stable" and (proven or known.renamed))
+    return quiet >= patience_s or (told != "stable" and (proven or known.renamed))
 
 
 def _has_marker(path: str, marker: str) -> bool:
@@ -348,7 +346,7 @@ def _state(known: _Known) -> CheckpointState:
     return CheckpointState.BROKEN if torn else CheckpointState.WRITING
 
 
-def _described(known: _Known, outside: _Print, took: float | None) -> Checkpoint:
+def _described(known: _Known, outside: Outside, took: float | None) -> Checkpoint:
     form = known.form
     assert form is not None
     by_name = step_of(Path(known.candidate.path))
@@ -397,7 +395,7 @@ def history(places: Iterable[CheckpointDir | str], now: float, *, most: int = 20
     found: list[tuple[float, _Known]] = []
     for candidate in listing.candidates():
         try:
-            outside = _outside(candidate.path, os.stat(candidate.path))
+            outside = outside_of(candidate.path, os.stat(candidate.path))
         except OSError:
             continue
         found.append((outside.changed, _Known(candidate, print=outside, old=True)))
@@ -420,68 +418,3 @@ def history(places: Iterable[CheckpointDir | str], now: float, *, most: int = 20
         else:
             made.append(replace(base, state=CheckpointState.WRITING, reason="it has changed just now"))
     return made
-
-
-def extent(path: Path) -> tuple[int, int, float]:
-    """Bytes and files of one checkpoint, and when its last byte was written (Unix seconds).
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    outside = _outside(str(path), os.stat(path))
-    return outside.size_bytes, outside.files, outside.changed
-
-
-def free_space(places: Iterable[str]) -> tuple[int, int | None] | None:
-    """Bytes and inodes left where a job writes: the least over its places.
-
-    Returns None where no place (or its nearest existing parent) can be asked. Inodes
-    are None where the file system has no fixed number of them.
-    """
-    least: tuple[int, int | None] | None = None
-    for place in places:
-        path = Path(place)
-        while glob.has_magic(str(path)) or (not path.exists() and path != path.parent):
-            path = path.parent
-        try:
-            found = os.statvfs(path)
-        except OSError:
-            continue
-        free, inodes = found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
-        if least is None or free < least[0]:
-            least = (free, inodes)
-    return least
-
-
-def _outside(path: str, found: os.stat_result) -> _Print:
-    if not stat.S_ISDIR(found.st_mode):
-        return _Print(found.st_ino, found.st_size, found.st_mtime, found.st_mtime, 1)
-    total = _Total(found.st_mtime)
-    total.add(path, 0)
-    return _Print(found.st_ino, total.size, total.began or found.st_mtime, total.changed, total.files)
-
-
-class _Total:
-    """Of the files in a directory and a few levels below."""
-
-    def __init__(self, changed: float) -> None:
-        self.size, self.files, self.changed = 0, 0, changed
-        self.began: float | None = None
-
-    def add(self, path: str, depth: int) -> None:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if self.files >= _MOST_FILES:
-                    return
-                try:
-                    inner = entry.stat()
-                except OSError:
-                    continue
-                self.changed = max(self.changed, inner.st_mtime)
-                if stat.S_ISDIR(inner.st_mode):
-                    if depth < _DEEPEST and not entry.is_symlink():
-                        self.add(entry.path, depth + 1)
-                    continue
-                self.size += inner.st_size
-                self.files += 1
-                self.began = inner.st_mtime if self.began is None else min(self.began, inner.st_mtime)

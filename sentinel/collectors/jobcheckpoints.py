@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sentinel.checkpoints.outside import free_space
 from sentinel.checkpoints.wakeups import Wakeups
-from sentinel.checkpoints.watch import Watcher, free_space
+from sentinel.checkpoints.watch import Watcher
 from sentinel.collectors.joblogs import Count
 from sentinel.model.checkpoints import Checkpoint, CheckpointState
 from sentinel.model.families import CHECKPOINT, CHECKPOINTS

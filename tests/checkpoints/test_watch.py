@@ -230,3 +230,22 @@ def test_room_made_beforehand_is_not_taken_for_the_whole(tmp_path: Path) -> None
     written(tmp_path / "model.safetensors", len(header).to_bytes(8, "little") + header + b"w" * 100, NOW + 2)
     assert watcher.poll(NOW + 2) == []
     assert [found.finished for found in watcher.poll(NOW + 4)] == [NOW + 2]
+
+
+def test_a_directory_of_fewer_files_than_the_one_before_is_waited_for(tmp_path: Path) -> None:
+    def ranks(name: str, count: int, at: float) -> None:
+        (tmp_path / name).mkdir(exist_ok=True)
+        for rank in range(count):
+            written(tmp_path / name / f"rank{rank}.bin", b"x" * 10, at)
+        os.utime(tmp_path / name, (at, at))
+
+    ranks("step-1", 4, NOW - 100)
+    watcher = Watcher([str(tmp_path)])
+    watcher.poll(NOW)
+    ranks("step-2", 3, NOW + 1)
+    for second in (1, 3, 8, 20):
+        assert watcher.poll(NOW + second) == []
+    ranks("step-2", 4, NOW + 21)
+
+    assert watcher.poll(NOW + 21) == []
+    assert [found.step for found in watcher.poll(NOW + 27)] == [2]
