@@ -34,6 +34,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "restart": ("ask", "end a job's attempt and start the next"),
     "hold": ("hold", "keep --on-exit from running, for a while"),
     "dump": ("ask", "have a job print its stacks"),
+    "audit": ("audit", "is a job looked after, and what is missing?"),
+    "report": ("report", "the bill: useful, lost, at risk, saved"),
     "ack": ("ack", "say that you have seen an alert"),
     "silence": ("silence", "keep messages and requests of some alerts back for a while"),
     "unsilence": ("unsilence", "end a silence"),
