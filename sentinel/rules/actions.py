@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 from sentinel.documents import Fields, Kind, Node
 from sentinel.model.alerts import ActionSpec, After, On
 from sentinel.model.requests import RequestKind
@@ -61,6 +64,8 @@ def _hook(fields: Fields) -> ActionSpec:
             argv = node.texts()
             if not argv:
                 node.report("`run` is empty", "run: [/etc/sentinel/hooks/page, memory]")
+            else:
+                _program(node.items[0], argv[0])
         else:
             node.report("`run` is a list of words, never a shell line", "run: [/etc/sentinel/hooks/page, memory]")
     return ActionSpec(
@@ -69,6 +74,23 @@ def _hook(fields: Fields) -> ActionSpec:
         timeout_s=fields.duration("timeout", 30.0, above=0.0),
         cooldown_s=fields.duration("cooldown", 0.0, least=0.0),
     )
+
+
+def _program(node: Node, program: str) -> None:
+    """A hook is started by its path, from `/`; whether it is there is known only on the machine it will run on."""
+    if not os.path.isabs(program):
+        found = shutil.which(program) if "/" not in program else None
+        node.report(f"{program!r} is no absolute path", f"`{found or '/etc/sentinel/hooks/' + program.lstrip('./')}`")
+    elif not os.path.exists(program):
+        node.report(f"{program} does not exist on this machine", _words(program), severity="warning")
+    elif os.path.isdir(program):
+        node.report(f"{program} is a directory, not a program")
+    elif not os.access(program, os.X_OK):
+        node.report(f"{program} is not executable", f"chmod +x {program}")
+
+
+def _words(program: str) -> str | None:
+    return f"each word for itself: [{', '.join(program.split())}]" if " " in program else None
 
 
 def _restore(fields: Fields, kind: str) -> float | None:

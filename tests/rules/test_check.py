@@ -122,6 +122,14 @@ def test_recorded_series_are_known_with_their_labels_and_pace(tmp_path: Path) ->
     ]
 
 
+def test_a_program_that_is_not_on_this_machine_is_said_and_may_be_on_another(tmp_path: Path) -> None:
+    found = checked(tmp_path, of_expr("host_load1 > 100", "      actions: [{run: [/no/such/page, me]}]\n"))
+
+    assert [(each.severity, each.message) for each in found.problems] == [
+        ("warning", "/no/such/page does not exist on this machine")
+    ]
+
+
 def test_an_action_that_addresses_nobody(tmp_path: Path) -> None:
     action = "      actions: [{request: checkpoint}]\n"
     alone = checked(tmp_path, of_expr("host_load1 > 100", action))
@@ -130,7 +138,7 @@ def test_an_action_that_addresses_nobody(tmp_path: Path) -> None:
         of_expr("job_processes > 100", action),
         of_expr("gpu_up == 0", action),
         of_expr("host_load1 > 100", action + "      labels: {job: train}\n"),
-        of_expr("host_load1 > 100", "      actions: [{run: [page]}]\n"),
+        of_expr("host_load1 > 100", "      actions: [{run: [/bin/true]}]\n"),
     ):
         assert checked(tmp_path, text).problems == []
 

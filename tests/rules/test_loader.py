@@ -132,6 +132,9 @@ WRONG = [
     ("after without before", "alert: A\nexpr: up\nactions: [{request: dump, after: done}]", "6:40: `after` needs", None),
     ("restore of a checkpoint", "alert: A\nexpr: up\nactions: [{request: dump, restore: {after: 1m}}]", "6:42: `restore` takes", None),
     ("a shell line", "alert: A\nexpr: up\nactions: [{run: 'page me'}]", "6:23: `run` is a list of words", None),
+    ("a program without a path", "alert: A\nexpr: up\nactions: [{run: [pg, me]}]", "6:24: 'pg' is no absolute path", "`/etc/sentinel/hooks/pg`"),
+    ("a program that is a directory", "alert: A\nexpr: up\nactions: [{run: [/tmp]}]", "6:24: /tmp is a directory", None),
+    ("a program nobody may start", "alert: A\nexpr: up\nactions: [{run: [/etc/passwd]}]", "6:24: /etc/passwd is not executable", "chmod +x /etc/passwd"),
     ("jobs in words", "alert: A\nexpr: up\nactions: [{request: dump, jobs: train}]", "6:39: `jobs` must be `all`", "[train]"),
 ]  # fmt: skip
 
