@@ -11,7 +11,7 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from sentinel.errors import SentinelError
 from sentinel.model.alerts import Alert
 from sentinel.model.events import Event
 from sentinel.model.jobs import Job
+from sentinel.model.labels import Labels
 from sentinel.promql.series import Block, Matcher, SeriesReader
 from sentinel.server.core import Core
 
@@ -102,12 +103,29 @@ class Viewer:
         return frozenset(name for name, uids in owners.items() if uids == {self.uid})
 
 
+def known(reader: SeriesReader, matchers: tuple[Matcher, ...], start: float, end: float) -> set[Labels]:
+    """The label sets with a sample in that time; quick where the reader keeps a list, else by reading them all."""
+    listed: Callable[..., set[Labels]] | None = getattr(reader, "known", None)
+    if listed is not None:
+        return listed(matchers, start, end)
+    found: set[Labels] = set()
+    for block in reader.select(matchers, start, end):
+        inside = (block.times >= start) & (block.times <= end)
+        found.update(labels for labels, row in zip(block.labels, block.present, strict=True) if row[inside].any())
+    return found
+
+
 class VisibleReader:
     """Series about no job at all, or about one of `jobs`."""
 
     def __init__(self, inner: SeriesReader, jobs: Collection[str]) -> None:
         self._inner = inner
         self._jobs = jobs
+
+    def known(self, matchers: tuple[Matcher, ...], start: float, end: float) -> set[Labels]:
+        """The label sets, less what must not be seen."""
+        found = known(self._inner, matchers, start, end)
+        return {labels for labels in found if (job := labels.get("job")) is None or job in self._jobs}
 
     def select(self, matchers: tuple[Matcher, ...], start: float, end: float) -> Sequence[Block]:
         """As the inner reader, less what must not be seen."""

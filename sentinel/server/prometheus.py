@@ -25,7 +25,7 @@ from sentinel.promql.notes import Level, Note
 from sentinel.promql.regex import matches
 from sentinel.promql.series import Matcher, Matrix, Scalar, SeriesReader, Text, Value
 from sentinel.promql.tree import Selector, Type
-from sentinel.server.access import Viewer
+from sentinel.server.access import Viewer, known
 from sentinel.server.core import Core, GroupStatus, RuleStatus
 from sentinel.server.parameters import (
     bad,
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 LOOKBACK_S = 300.0
 CATALOGUE_S = 3600.0
-"""Which series there are is read from the last so many seconds of what is asked for."""
+"""Which series there are is read from the last so many seconds where no time is asked for."""
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _TRUNCATED = "results truncated due to limit"
@@ -207,7 +207,6 @@ class _Prometheus:
         if end < start:
             raise bad("end", "end timestamp must not be before start time")
         end = max(min(end, now), start)
-        start = max(start, end - CATALOGUE_S)
         most = limit(parameters)
         wanted = [selector.matchers for selector in selectors] or [()]
 
@@ -236,12 +235,7 @@ class _Prometheus:
 
 def _known(reader: SeriesReader, wanted: Sequence[tuple[Matcher, ...]], start: float, end: float) -> set[Labels]:
     """The label sets with at least one sample in the time."""
-    found: set[Labels] = set()
-    for matchers in wanted:
-        for block in reader.select(matchers, start, end):
-            inside = (block.times >= start) & (block.times <= end)
-            found.update(block.labels[row] for row in np.flatnonzero(block.present[:, inside].any(axis=1)))
-    return found
+    return set().union(*(known(reader, matchers, start, end) for matchers in wanted))
 
 
 def _written(value: Value, at: float, most: int, notes: Sequence[Note]) -> bytes:

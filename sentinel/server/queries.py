@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from sentinel.model.labels import Labels
 from sentinel.promql import limits
 from sentinel.promql.series import Block, Matcher, SeriesReader
+from sentinel.server.access import known
 from sentinel.server.respond import HttpError
 
 T = TypeVar("T")
@@ -70,6 +72,11 @@ class _Deadline:
     def __init__(self, inner: SeriesReader, until: float) -> None:
         self._inner = inner
         self._until = until
+
+    def known(self, matchers: tuple[Matcher, ...], start: float, end: float) -> set[Labels]:
+        """As the inner reader."""
+        limits.check()
+        return known(self._inner, matchers, start, end)
 
     def select(self, matchers: tuple[Matcher, ...], start: float, end: float) -> Sequence[Block]:
         """As the inner reader."""

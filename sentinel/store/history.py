@@ -57,6 +57,35 @@ class History:
             blocks += self._narrow(cursor, matchers, start, end)
         return blocks
 
+    def known(self, matchers: tuple[Matcher, ...], start: float, end: float) -> set[Labels]:
+        """The label sets of all series that match and have a sample from `start` to `end`; no sample is read.
+
+        Raises:
+            StoreUnavailable: The store is closed, or it took too long.
+        """
+        name, rest = split(matchers)
+        found: set[Labels] = set()
+        with self._database.cursor(self._deadline_s) as cursor:
+            for table in self._database.tables:
+                metrics = [
+                    metric
+                    for metric in table.metrics
+                    if name is None or (metric == name if isinstance(name, str) else name(metric))
+                ]
+                if metrics and all(condition(each)("") for each in rest if each.name not in table.labels):
+                    found |= _series_of(cursor, table, metrics, rest, start, end)
+            living = {
+                number
+                for (number,) in cursor.execute(
+                    "SELECT DISTINCT series FROM family.samples WHERE ts BETWEEN ? AND ?", [start, end]
+                ).fetchall()
+            }
+            for number, metric, text in cursor.execute("SELECT id, metric, labels FROM record.series").fetchall():
+                labels = Labels({"__name__": metric, **json.loads(text)})
+                if number in living and matches(labels, matchers):
+                    found.add(labels)
+        return found
+
     def _wide(
         self, cursor: Connection, table: Table, metric: str, rest: tuple[Matcher, ...], start: float, end: float
     ) -> Block | None:
@@ -149,6 +178,26 @@ def read(
     columns_of = [list(column) for column in zip(*entities, strict=True)]
     answer: dict[str, NDArray[Any]] = cursor.execute(sql, [*values, *columns_of]).fetchnumpy()
     return answer
+
+
+def _series_of(
+    cursor: Connection, table: Table, metrics: list[str], rest: tuple[Matcher, ...], start: float, end: float
+) -> set[Labels]:
+    """The series of one table: which metrics each entity has had a value of."""
+    shape = family_of(table)
+    names = [f"coalesce({quoted(label)}, '')" for label in table.labels]
+    counts = [f"count({quoted(metric)})" for metric in metrics]
+    grouped = f" GROUP BY {', '.join(names)}" if names else ""
+    rows = cursor.execute(
+        f"SELECT {', '.join((*names, *counts))} FROM {table.sql} WHERE ts BETWEEN ? AND ?{grouped}", [start, end]
+    ).fetchall()
+    width = len(names)
+    return {
+        labels
+        for row in rows
+        for metric, count in zip(metrics, row[width:], strict=True)
+        if count and matches(labels := shape.series(metric, tuple(row[:width])), rest)
+    }
 
 
 def axis(at: Floats) -> tuple[NDArray[np.intp] | None, Floats, NDArray[np.intp]]:

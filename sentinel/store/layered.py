@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -28,12 +28,14 @@ class Recent(Protocol):
         ...
 
 
-def layered(window: Recent, history: SeriesReader) -> SeriesReader:
+def layered(window: Recent, history: SeriesReader) -> Layered:
     """One reader over both."""
-    return _Layered(window, history)
+    return Layered(window, history)
 
 
-class _Layered:
+class Layered:
+    """Window and store as one reader."""
+
     def __init__(self, window: Recent, history: SeriesReader) -> None:
         self._window = window
         self._history = history
@@ -59,6 +61,22 @@ class _Layered:
             name = block.labels[0].get(METRIC_NAME, "") if block.labels else ""
             names.setdefault(name, []).append(block)
         return [blocks[0] if len(blocks) == 1 else _joined(blocks) for blocks in names.values()]
+
+    def known(self, matchers: tuple[Matcher, ...], start: float, end: float) -> set[Labels]:
+        """The label sets of all series that match and have a sample in that time."""
+        border = self._window.complete_after(matchers)
+        blocks = self._window.select(matchers, max(start, border), end) if end > border else ()
+        found = {block.labels[row] for block in blocks for row in np.flatnonzero(block.present.any(axis=1)).tolist()}
+        if start > border:
+            return found
+        until = min(border, end)
+        listed: Callable[..., set[Labels]] | None = getattr(self._history, "known", None)
+        if listed is not None:
+            return found | listed(matchers, start, until)
+        old = self._history.select(matchers, start, until)
+        return found | {
+            block.labels[row] for block in old for row in np.flatnonzero(block.present.any(axis=1)).tolist()
+        }
 
 
 def _joined(blocks: Sequence[Block]) -> Block:

@@ -22,6 +22,7 @@ from sentinel.promql.series import SeriesReader, Value, Vector
 from sentinel.rules.asked import PATIENCE_S
 from sentinel.rules.engine import Engine
 from sentinel.rules.loader import load_text
+from sentinel.store.layered import layered
 from sentinel.store.settings import Settings
 from sentinel.store.store import Store
 from sentinel.store.window import Window
@@ -253,3 +254,21 @@ def test_a_sample_of_a_slow_family_stands_for_three_of_its_ticks() -> None:
     gone = evaluate(parse("job_processes"), window, START + 1801)
     assert isinstance(gone, Vector)
     assert gone.samples() == []
+
+
+def test_which_series_there_were_is_known_over_the_whole_range_without_reading_them(house: House) -> None:
+    house.live(300, 20)
+    house.clock.advance(7200)
+    later = processes(house.clock.now(), 1)
+    house.window.append(later)
+    house.store.put(later)
+    assert house.store.flush()
+
+    reader = layered(house.window.detached(), house.store.history(house.window.lookback_s))
+    (name,) = parse("job_processes").matchers  # type: ignore[union-attr]
+
+    assert [labels["job"] for labels in reader.known((name,), START, START + 400)] == ["train"]
+    assert [labels["job"] for labels in reader.known((), START, house.clock.now())] == ["train"]
+    assert reader.known((name,), START + 1000, START + 2000) == set()
+    assert [labels["job"] for labels in reader.known((name,), house.clock.now() - 1, house.clock.now())] == ["train"]
+    assert reader.known((*parse('{job="other"}').matchers, name), START, START + 400) == set()  # type: ignore[union-attr]
