@@ -169,16 +169,17 @@ class JobPage(Page):
         """The three questions, then facts."""
         seen = self.home.seen
         assert seen is not None
-        asked = [_answer(one) for one in questions(job, seen, self.home.events_of(job))]
+        gap = "\n" if self.has_class("-roomy") else " "
+        asked = [_answer(one, gap) for one in questions(job, seen, self.home.events_of(job))]
         found = _facts(job, checkpoints(self.home.events_of(job), seen.time), seen.time)
         return Group(*asked, Text(""), facts([(Text(name, DIM), said) for name, said in found]))
 
 
-def _answer(one: Answered) -> Text:
+def _answer(one: Answered, gap: str) -> Text:
     text = Text.assemble((f"{one.question} ", f"bold {PLAIN}"), ("yes" if one.yes else "no", f"bold {one.style}"))
     text.append(f"  {one.says}", PLAIN)
     if one.do:
-        text.append(f"\n→ {one.do}", NOTE if one.style != GOOD else DIM)
+        text.append(f"{gap}→ {one.do}", NOTE if one.style != GOOD else DIM)
     return text
 
 

@@ -7,9 +7,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+from rich.console import Group
+from rich.text import Text
 from textual.pilot import Pilot
+from textual.widgets import Static
 
 from sentinel.api.client import Client
 from sentinel.tui.app import SentinelApp
@@ -97,6 +101,42 @@ async def test_a_job_that_is_opened_is_there_at_once(daemon: DaemonDouble, size:
 
     for wrong in ("no daemon", "connecting", "is gone", "no measurements"):
         assert not any(wrong in one for one in seen)
+
+
+async def test_all_three_answers_are_in_sight_on_a_small_terminal(daemon: DaemonDouble) -> None:
+    daemon.overview = bad_night()
+    for one in daemon.overview["jobs"]:
+        one["spec"] = {**one["spec"], "timeout_s": 7200.0, "stall_timeout_s": 1800.0}
+
+    async with dashboard(daemon).run_test(size=(80, 24)) as pilot:
+        for down in range(3):
+            await shows(pilot, "full in 9 s")
+            await pilot.press(*["down"] * down, "enter")
+            await shows(pilot, "checkpoints?", "timeouts?", "resource alerts?")
+            await until(pilot, lambda: "⣿" in screen(pilot.app))  # type: ignore[arg-type]
+            facts = pilot.app.screen.query_one("#facts")
+            answers = pilot.app.screen.query_one("#answers", Static)
+            height = sum(
+                len(line.wrap(pilot.app.console, answers.content_size.width))
+                for line in cast("Group", answers.content).renderables[:3]
+                if isinstance(line, Text)
+            )
+            assert height <= facts.content_size.height, screen(pilot.app)  # type: ignore[arg-type]
+            await pilot.press("escape", *["up"] * down)
+
+
+@SIZES
+async def test_a_toast_never_covers_the_newest_events(daemon: DaemonDouble, size: tuple[int, int]) -> None:
+    daemon.overview = bad_night()
+
+    async with dashboard(daemon).run_test(size=size, notifications=True) as pilot:
+        for number in range(60):
+            daemon.happen("log.note", f"happened {number}, and these are many words to say so", job="leaky")
+        await shows(pilot, "happened 59")
+        before = screen(pilot.app).splitlines()[-7:]  # type: ignore[arg-type]
+        await pilot.press("c")
+        await shows(pilot, "leaky: checkpoint done, seen to work")
+        assert screen(pilot.app).splitlines()[-7:] == before  # type: ignore[arg-type]
 
 
 async def test_the_events_follow_the_newest_whatever_the_size_of_the_terminal(daemon: DaemonDouble) -> None:
