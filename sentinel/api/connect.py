@@ -12,6 +12,9 @@ from sentinel import paths
 from sentinel.api.client import Client, Unreachable
 
 START_DEADLINE_S = 10.0
+_LONGEST_WORDS = 8192
+_SAYS = "sentinel: "
+"""What the last message of a command to its user begins with."""
 _LAUNCHER = """
 import os, sys
 if os.fork():
@@ -68,25 +71,26 @@ def reachable(environ: Mapping[str, str] = os.environ, timeout_s: float = 10.0) 
 def _started(environ: Mapping[str, str], timeout_s: float, *, quiet: bool) -> Client:
     state = paths.state_directory(environ)
     log = state / "daemon.log"
+    said_before = _size(log)
     _launch(environ, state, log)
-    if not quiet:
-        print(f"sentinel: started a daemon for you (log: {log})", file=sys.stderr)
     began = time.monotonic()
     pause = 0.02
     while True:
         found = reachable(environ, timeout_s)
         if isinstance(found, Client):
+            if not quiet:
+                print(f"sentinel: started a daemon for you (log: {log})", file=sys.stderr)
             return found
         waited = time.monotonic() - began
-        if waited > START_DEADLINE_S or (waited > 2.0 and not _starting(state)):
+        ended = not _starting(state) and (waited > 2.0 or _last_words(log, said_before))
+        if waited > START_DEADLINE_S or ended:
             break
         time.sleep(pause)
         pause = min(pause * 1.5, 0.2)
-    last = _last_line(log)
-    reason = f"; its last words: {last}" if last else ""
+    said = _last_words(log, said_before)
     raise Unreachable(
-        f"a daemon was started and did not come up{reason}",
-        hint=f"read {log}, or run `sentinel daemon` in another terminal",
+        "a daemon was started for you and did not come up" + (f". It said:\n{said}" if said else ""),
+        hint=None if said else f"read {log}, or run `sentinel daemon` in another terminal",
     )
 
 
@@ -158,12 +162,25 @@ def _private(directory: Path) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
-def _last_line(log: Path) -> str:
+def _size(log: Path) -> int:
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def _last_words(log: Path, since: int) -> str:
+    """What a daemon said to its user before it ended, whole: file, line and column are in its first line."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-            lines = file.read().decode("utf-8", "replace").split("\n")
+            file.seek(max(since, file.seek(0, os.SEEK_END) - _LONGEST_WORDS))
+            text = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    words = [line.strip() for line in lines if line.strip()]
-    return "".join(char if char.isprintable() else "�" for char in words[-1])[:300] if words else ""
+    _, said, words = f"\n{text}".rpartition(f"\n{_SAYS}")
+    if not said:
+        return ""
+    return "\n".join(
+        "".join(char if char.isprintable() or char == "\t" else "�" for char in line)
+        for line in words.strip("\n").split("\n")
+    )

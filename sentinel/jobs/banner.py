@@ -76,9 +76,14 @@ def _alone(spec: JobSpec, met: Registration, trouble: str, deadline_s: float | N
         own.append(("limits", _limits(spec, met, deadline_s, alone=True)))
     return [
         *(_line(good, name, text, colours) for name, (good, text) in own),
-        _line(False, "daemon", f"none: {' '.join(trouble.split())}", colours),
+        _line(False, "daemon", f"none: {_first(trouble)}", colours),
         _line(False, "watched", "nothing, and nobody is asked or told: sentinel daemon", colours),
     ]
+
+
+def _first(trouble: str) -> str:
+    """Trouble in one line: what an error shows of a file, and its hints, are indented and left out."""
+    return " ".join(line for line in trouble.splitlines() if line and not line[0].isspace())
 
 
 def _checkpoints(spec: JobSpec, met: Registration, home: str) -> tuple[bool, str]:

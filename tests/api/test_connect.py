@@ -81,11 +81,25 @@ def test_a_daemon_that_cannot_start_is_said_with_its_last_words(
     (directory / "state").mkdir()
     (directory / "state" / "daemon.lock").mkdir()  # neither can it be locked
 
-    with pytest.raises(Unreachable, match="did not come up; its last words: ") as refused:
+    with pytest.raises(Unreachable, match="did not come up") as refused:
         connect(environ=environ)
 
-    assert "daemon.log" in (refused.value.hint or "")
-    assert "started a daemon for you" in capfd.readouterr().err
+    assert "cannot keep state in" in refused.value.message
+    assert capfd.readouterr().err == ""
+
+
+def test_a_daemon_that_cannot_read_its_settings_is_quoted_whole(directory: Path, environ: dict[str, str]) -> None:
+    bad = directory / "bad.yaml"
+    bad.write_text("mode: x\nsamplng: {}\n")
+    environ |= {"SENTINEL_SOCKET": str(directory / "s.sock"), "SENTINEL_CONFIG": str(bad)}
+
+    with pytest.raises(Unreachable) as refused:
+        connect(environ=environ)
+
+    said = str(refused.value)
+    assert f"{bad}:1:7: `mode` must be one of" in said
+    assert f"{bad}:2:1: unknown key `samplng`" in said
+    assert said.endswith("  try: `sampling`")
 
 
 def test_a_state_directory_that_cannot_be_made_is_said(directory: Path, environ: dict[str, str]) -> None:
