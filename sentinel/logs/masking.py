@@ -1,4 +1,5 @@
 """Secrets out, control characters out: what a job wrote becomes text that can be stored, shown and sent."""
+# ruff: noqa: E501 - a regular expression reads best in one line
 
 from __future__ import annotations
 
@@ -18,6 +19,10 @@ _TOKENS = re.compile(
       | AIza[A-Za-z0-9_-]{30,}
       | xox[abposr]-[A-Za-z0-9-]{10,} | xapp-[A-Za-z0-9-]{10,}
       | nvapi-[A-Za-z0-9_-]{20,} | gsk_[A-Za-z0-9]{20,} | r8_[A-Za-z0-9]{20,} | pplx-[A-Za-z0-9]{20,}
+      | xai-[A-Za-z0-9]{30,}
+      | fw_[A-Za-z0-9]{20,} | lin_api_[A-Za-z0-9]{30,} | dapi[a-f0-9]{32}(?:-\d)? | key-[a-f0-9]{32}
+      | ya29\.[A-Za-z0-9_-]{16,} | SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,} | tskey-[a-z]+-[A-Za-z0-9-]{12,}
+      | hv[sb]\.[A-Za-z0-9_-]{20,} | tgp_v1_[A-Za-z0-9_-]{20,} | AC[a-f0-9]{32}:[a-f0-9]{32} | rpa_[A-Za-z0-9]{30,}
       | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{30,} | dop_v1_[a-f0-9]{40,}
       | [rs]k_(?:live|test)_[A-Za-z0-9]{16,}
       | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}   # JSON web token
@@ -26,7 +31,13 @@ _TOKENS = re.compile(
     re.VERBOSE,
 )
 _BEARER = re.compile(r"\b(bearer|basic|token)(\s+)(?=[A-Za-z0-9+/_.=~-]{16,})[A-Za-z0-9+/_.=~-]+", re.IGNORECASE)
-_URL = re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)([^/\s:@'\"<>]*):([^/\s@'\"<>]+)@", re.IGNORECASE)
+_URL = re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)([^/\s:@'\"<>]*):([^/\s'\"<>]+)@", re.IGNORECASE)
+_OPTION = re.compile(
+    r"(?i)((?:^|\s)--?(?:[a-z0-9]+[_-]){0,3}(?:api[_-]?key|password|passwd|passphrase|secret|token)[ =])"
+    r"[\"']?[^\s\"',;]{6,}[\"']?"
+    r"|((?:^|\s)-u ?[^\s:]{1,64}:)[^\s@]{4,}|(\bwandb login (?:--relogin )?)[A-Za-z0-9]{30,}"
+    r"|(\b(?:set-)?cookie: ?[\w.-]+=)[^\s;]{12,}"
+)
 _HOOKS = re.compile(
     r"(https://(?:hooks\.slack\.com/(?:services|workflows)|(?:ptb\.|canary\.)?discord(?:app)?\.com/api/webhooks"
     r"|api\.telegram\.org/bot)/?)[A-Za-z0-9/_:-]{8,}"
@@ -35,7 +46,8 @@ _NAMED = re.compile(
     r"""(?ix)
     (["']?\b(?:[a-z0-9]+[_.-]){0,4}
       (?:api[_-]?key|secret(?:[_-]?(?:access[_-]?)?key)?|access[_-]?key|access[_-]?token|auth[_-]?token|refresh[_-]?token
-        |client[_-]?secret|password|passwd|passphrase|private[_-]?key|pwd|token|x-api-key|webhook)
+        |client[_-]?secret|account[_-]?key|shared[_-]?access[_-]?(?:key|signature)
+        |openai[_-]?key|subscription[_-]?key|password|passwd|passphrase|private[_-]?key|pwd|token|x-api-key|webhook)
      ["']?\s*(?:=|:|=>)\s*)
     (?:"[^"\n]{4,}"|'[^'\n]{4,}'|[^\s,;&"'}\])]{6,})
     """
@@ -46,7 +58,7 @@ _QUERY = re.compile(
 _PRIVATE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _HINT = re.compile(
     r"key|secret|token|passw|pwd|passphrase|webhook|bearer|basic|://|sk-|gh[a-z]_|glpat|hf_|AKIA|ASIA|AIza|xox|xapp|nvapi"
-    r"|gsk_|r8_|pplx|npm_|pypi-|dop_|k_live|k_test|eyJ|sig",
+    r"|gsk_|r8_|pplx|npm_|pypi-|dop_|k_live|k_test|eyJ|sig|xai-|fw_|lin_api|dapi|ya29|SG\.|tskey|hv[sb]\.|tgp_|rpa_|AC[a-f0-9]{32}|cookie|wandb login| -u ",
     re.IGNORECASE,
 )
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])")
@@ -68,6 +80,7 @@ def mask(text: str) -> str:
     text = _URL.sub(rf"\1\2:{MASK}@", text)
     text = _HOOKS.sub(rf"\1{MASK}", text)
     text = _QUERY.sub(rf"\1{MASK}", text)
+    text = _OPTION.sub(lambda found: next(filter(None, found.groups())) + MASK, text)
     text = _BEARER.sub(rf"\1\2{MASK}", text)
     text = _TOKENS.sub(MASK, text)
     return _NAMED.sub(_named, text)

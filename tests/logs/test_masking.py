@@ -23,6 +23,20 @@ SECRETS = [
     ("https://hooks.slack.com/services/", "T0000/B0000/XXXXXXXXXXXXXXXX", ""),
     ("slack ", "xoxb-" + "123456789012-abcdefghijkl", ""),
     ("jwt ", "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N", ""),
+    ("Storage AccountKey=", "abcdEFGH1234" * 7 + "==", ";EndpointSuffix=core"),
+    ("Cookie: session=", "abcdef0123456789abcdef", "; path=/"),
+    ("wandb login ", "0123456789abcdef" * 2 + "01234567", " ok"),
+    ("mongodb+srv://alice:", "p@ssw0rdlong", "@host/db"),
+    ("train.py --password ", "hunter2hunter2", " --epochs 3"),
+    ("train.py --api-key ", "abcdef1234567890", " --epochs 3"),
+    ("curl -u alice:", "hunter2secret", " https://example.com"),
+    ("grok ", "xai" + "-" + "a1B2" * 10, ""),
+    ("AZURE_OPENAI_KEY=", "abcdef0123456789" * 2, " next"),
+    ("google ", "ya29" + ".a0AfH6SMBabcdefghijklmnop", ""),
+    ("mail ", "SG" + ".abcdefghijklmnopqrstuv.abcdefghijklmnopqrstuvwxyz0123456789abcdefghi", ""),
+    ("vpn ", "tskey" + "-auth-kabcdef-abcdefghijklmnop", ""),
+    ("vault ", "hvs" + ".CAESIabcdefghijklmnopqrstuvwxyz", ""),
+    ("bricks ", "dapi" + "0123456789abcdef" * 2, ""),
     ("", "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEow\nabc\n-----END RSA PRIVATE KEY-----", ""),
 ]
 
@@ -35,6 +49,11 @@ HARMLESS = [
     "key: value, token: null",
     "loading tokenizer from /models/llama/tokenizer.json",
     "https://example.com/docs?page=2",
+    "git checkout -u origin main",
+    "user 4242:1000 owns /data",
+    "--max-tokens 8192 --tokenizer /models/llama",
+    "wandb: run 3kq9x2ab finished",
+    "image sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 ]
 
 
