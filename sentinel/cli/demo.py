@@ -88,9 +88,11 @@ def _tell(playing: Stage, one: Moment | Verdict, *, as_json: bool) -> None:
     from sentinel.demo.story import Verdict
 
     if isinstance(one, Verdict):
-        more, words = {"ok": one.ok}, f"{'✓' if one.ok else '✗'} {one.message}"
+        more: dict[str, object] = {"ok": one.ok}
+        words = f"{'✓' if one.ok else '✗'} {one.message}"
     else:
-        more, words = {"what": one.what}, f"{one.what}: {one.message}"
+        more = {"what": one.what}
+        words = f"{one.what}: {one.message}"
     if as_json:
         _line(
             playing, one.at, "verdict" if isinstance(one, Verdict) else "moment", one.job, **more, message=one.message
