@@ -365,7 +365,7 @@ stories = st.lists(
         st.integers(1, 5),
         st.dictionaries(
             st.sampled_from([("a",), ("b",), ("",)]),
-            st.tuples(*[st.one_of(st.none(), st.floats(0, 9))] * 7),
+            st.tuples(*[st.one_of(st.none(), st.floats(0, 9))] * len(CHECKPOINT.metrics)),
             max_size=3,
         ),
     ),
