@@ -9,6 +9,8 @@ from sentinel.cli.common import add_json, print_json, reach
 from sentinel.cli.status import alert_table
 from sentinel.cli.tables import terminal_width
 
+EPILOG = "It lists, and ends with 0 whatever there is; `sentinel status` ends with 1 while an alert fires."
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `sentinel alerts` takes."""

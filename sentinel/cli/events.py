@@ -9,10 +9,19 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from sentinel.api.client import path_with
+from sentinel.api.client import Client, path_with, quote
 from sentinel.cli.colours import OF_SEVERITY, Paint, paint
 from sentinel.cli.common import add_json, clock, print_json, print_line, reach, seconds
 from sentinel.cli.tables import plain
+from sentinel.errors import UsageError, nearest
+
+_FAMILIES = frozenset(
+    {
+        "alert", "checkpoint", "collector", "gpu", "hook", "job", "log", "notification", "request", "sentinel",
+        "silence", "store",
+    }
+)  # fmt: skip
+"""What a kind begins with."""
 
 EPILOG = """\
 kinds: log.KIND, checkpoint.complete, job.STATE, alert.firing, request.sent, notification.failed,
@@ -31,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print them, the newest last."""
+    if args.limit is not None and args.limit < (0 if args.follow else 1):
+        raise UsageError(f"--limit {args.limit} shows nothing", hint="--limit 50")
     limit = args.limit if args.limit is not None else 1000 if args.since is not None else 50
     since = time.time() - args.since if args.since is not None else None
     path = path_with("/v1/events", job=args.job, kind=args.kind, since=since, limit=limit)
@@ -43,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             else:
                 for event in found:
                     print(line(event, colours))
-            return 0
+            return 0 if found else _none(client, args.job, args.kind)
         with client.stream(f"{path}&follow=1") as stream:
             for event in stream:
                 if args.json:
@@ -52,6 +63,20 @@ def run(args: argparse.Namespace) -> int:
                     print(line(event, colours), flush=True)
     print("sentinel: the daemon has ended the stream", file=sys.stderr)
     return 1
+
+
+def _none(client: Client, job: str | None, kind: str | None) -> int:
+    """Nothing was found: say whether it can have been meant. A job that nobody knows is an error, as elsewhere."""
+    if job is not None:
+        client.get(f"/v1/jobs/{quote(job)}")
+    families = [each for each in (kind or "").split(",") if each.partition(".")[0] not in _FAMILIES]
+    if families and kind:
+        near = nearest(families[0].partition(".")[0], _FAMILIES)
+        known = f"`{near}`" if near else ", ".join(sorted(_FAMILIES))
+        print(f"sentinel: no event is of a kind `{plain(families[0])}`\n  try: {known}", file=sys.stderr)
+    else:
+        print("no events", file=sys.stderr)
+    return 0
 
 
 def line(event: Mapping[str, Any], colours: Paint) -> str:

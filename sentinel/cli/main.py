@@ -14,6 +14,7 @@ TYPE_CHECKING = False  # typing itself would cost a fifth of the time that `sent
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from typing import NoReturn
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "run a command as a job that is watched over"),
@@ -91,7 +92,14 @@ def parser_for(name: str) -> argparse.ArgumentParser:
         if missing.name != f"sentinel.cli.{module_name}":
             raise
         raise UsageError(f"this build of sentinel does not have the command `{name}`") from None
-    parser = argparse.ArgumentParser(
+
+    class Parser(argparse.ArgumentParser):
+        """Says what is wrong in two lines, as every other mistake is said."""
+
+        def error(self, message: str) -> NoReturn:
+            raise UsageError(message, hint=f"`{self.prog} --help`")
+
+    parser = Parser(
         prog=f"sentinel {name}",
         description=summary[0].upper() + summary[1:] + ".",
         epilog=getattr(module, "EPILOG", None),

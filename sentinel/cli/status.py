@@ -8,7 +8,7 @@ from typing import Any
 
 from sentinel.api.connect import connect
 from sentinel.cli.colours import OF_SEVERITY, OF_STATE, Paint, paint
-from sentinel.cli.common import add_json, ago, print_json
+from sentinel.cli.common import add_json, ago, counted, print_json
 from sentinel.cli.tables import Cell, Column, bar, cut, plain, table, terminal_width
 from sentinel.units import format_bytes, format_duration
 
@@ -17,6 +17,11 @@ _LAGGING_S = 60.0
 _SOON_S = 600.0
 _WIDE = 140
 _INDENT = "  "
+
+
+EPILOG = """\
+Exit code 0: all is well. 1: an alert fires, or sentinel itself needs a look; also with --json.
+A job that failed is no finding here: `sentinel run` has ended with its code."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(seen)
     else:
         print("\n".join(screen(seen, width=terminal_width(), paint=paint())))
-    return 0
+    return 1 if _firing(seen) or _complaints(seen) else 0
 
 
 def screen(seen: Mapping[str, Any], *, width: int, paint: Paint) -> list[str]:
@@ -112,17 +117,22 @@ def alert_table(alerts: Sequence[Mapping[str, Any]], now: float, *, width: int, 
     return [heading, *(text for line, said in zip(lines, summaries, strict=True) for text in (line, _INDENT + said))]
 
 
+def _firing(seen: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [alert for alert in seen["alerts"] if alert["state"] == "firing"]
+
+
 def _verdict(seen: Mapping[str, Any], paint: Paint) -> str:
-    firing = [alert for alert in seen["alerts"] if alert["state"] == "firing"]
+    firing = _firing(seen)
     jobs = len(seen["jobs"])
-    counted = f"{jobs} job{'' if jobs == 1 else 's'}"
+    jobs_said = counted(jobs, "job")
     if firing:
         worst = "alarm" if any(alert["severity"] == "critical" for alert in firing) else "yellow"
-        return paint(f"{len(firing)} alert{'' if len(firing) == 1 else 's'} firing, {counted}", worst)
+        return paint(f"{counted(len(firing), 'alert')} firing, {jobs_said}", worst)
     if _complaints(seen):
-        return paint(f"sentinel itself needs a look; {counted}, no alert firing", "yellow")
+        return paint(f"sentinel itself needs a look; {jobs_said}, no alert firing", "yellow")
     pending = len(seen["alerts"])
-    return paint(f"all is well: {counted}, " + (f"{pending} alert(s) pending" if pending else "no alerts"), "green")
+    alerts = f"{counted(pending, 'alert')} pending" if pending else "no alerts"
+    return paint(f"all is well: {jobs_said}, {alerts}", "green")
 
 
 def _troubles(seen: Mapping[str, Any], paint: Paint) -> list[str]:
@@ -220,7 +230,7 @@ def _job_row(job: Mapping[str, Any], now: float) -> list[str | Cell]:
         Cell(job["name"], "bold"),
         Cell(state, OF_STATE.get(job["state"], "")),
         ago(job["ended"], now) + " ago" if over else ago(job.get("attempt_started") or job.get("created"), now),
-        _memory(memory.get("used_bytes"), memory.get("limit_bytes")),
+        _job_memory(memory),
         Cell(format_duration(full_in), "red" if full_in < _SOON_S else "") if full_in is not None else "-",
         format_duration(max(0, round(checkpoint["age_seconds"]))) + " ago" if checkpoint else "none",
         format_bytes(gpu) if gpu else "",
@@ -228,6 +238,16 @@ def _job_row(job: Mapping[str, Any], now: float) -> list[str | Cell]:
         Cell(asked, "cyan"),
         job.get("cause") or "",
     ]
+
+
+def _job_memory(memory: Mapping[str, Any]) -> Cell:
+    """Against its own limit; where only the whole host limits it, what it holds itself, and how full that is."""
+    used, limit, own = memory.get("used_bytes"), memory.get("limit_bytes"), memory.get("rss_bytes")
+    if memory.get("constraint") != "host" or own is None:
+        return _memory(used, limit)
+    ratio = used / limit if used is not None and limit else 0.0
+    colour = "red" if ratio > 0.95 else "yellow" if ratio > 0.85 else "dim"
+    return Cell(f"{format_bytes(own)}, host {ratio:.0%} full", colour)
 
 
 def _memory(used: float | None, limit: float | None) -> Cell:

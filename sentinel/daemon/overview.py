@@ -45,17 +45,23 @@ def gpus(window: Newest, at: float) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda entry: (len(entry["gpu"]), entry["gpu"], entry["mig"]))
 
 
-def memory(window: Newest, job: Job, at: float) -> dict[str, float | None]:
-    """A job's memory against the limit that kills it, and when it will be full at this pace; nothing once it ended."""
+def memory(window: Newest, job: Job, at: float) -> dict[str, Any]:
+    """A job's memory against the limit that kills it, and when it will be full at this pace; nothing once it ended.
+
+    `constraint` says whose limit it is: "declared", "cgroup", or "host". Against the whole
+    host `used_bytes` is everybody's; it fills at this job's pace only where the job grows.
+    """
     values = {
         name: window.latest(f"job_memory_{name}", job=job.name) if job.alive else None
         for name in ("used_bytes", "limit_bytes", "headroom_bytes", "rss_bytes")
     }
-    growth = _growth(window, job.name, at) if job.alive else None
+    constraint = _constraint(window, job, values["limit_bytes"])
+    growth = _growth(window, job.name, at, host=constraint == "host") if job.alive else None
     headroom = values["headroom_bytes"]
     full_in = max(0.0, headroom) / growth if growth and growth > 0 and headroom is not None else None
     return {
         **values,
+        "constraint": constraint,
         "growth_bytes_per_second": growth,
         "full_in_seconds": full_in if full_in is not None and full_in < _FORECAST_HORIZON_S else None,
     }
@@ -110,13 +116,23 @@ def _points(
     return np.empty(0), np.empty(0)
 
 
-def _growth(window: SeriesReader, job: str, at: float) -> float | None:
-    """Bytes of headroom lost per second: the slope of a least-squares line, sign turned."""
-    times, values = _points(window, "job_memory_headroom_bytes", job, at)
+def _constraint(window: Newest, job: Job, limit: float | None) -> str | None:
+    if limit is None:
+        return None
+    if limit == job.spec.memory_limit_bytes:
+        return "declared"
+    return "host" if limit == window.latest("host_memory_total_bytes") else "cgroup"
+
+
+def _growth(window: SeriesReader, job: str, at: float, *, host: bool) -> float | None:
+    """Bytes of headroom lost per second, or against the host gained by the job itself: a least-squares line."""
+    name = "job_memory_rss_bytes" if host else "job_memory_headroom_bytes"
+    times, values = _points(window, name, job, at)
     if times.size < 3 or times[-1] - times[0] < 2.0:
         return None
     centred = times - times.mean()
-    return float(-(centred @ (values - values.mean())) / (centred @ centred))
+    slope = float((centred @ (values - values.mean())) / (centred @ centred))
+    return slope if host else -slope
 
 
 def _rate(window: SeriesReader, metric: str, job: str, at: float) -> float | None:

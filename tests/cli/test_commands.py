@@ -12,7 +12,7 @@ import pytest
 from sentinel.api.client import Client
 from sentinel.cli import doctor
 from sentinel.cli.colours import Paint
-from sentinel.cli.status import screen
+from sentinel.cli.status import job_table, screen
 from sentinel.model.alerts import AlertState
 from sentinel.model.jobs import JobState
 from sentinel.model.requests import Answer
@@ -39,8 +39,11 @@ def test_status_begins_with_what_is_wrong(sentinel: Sentinel, daemon: SmallDaemo
     daemon.add_job("train")
     daemon.add_alert("train")
 
-    lines = sentinel("status").out.splitlines()
+    said = sentinel("status")
+    lines = said.out.splitlines()
 
+    assert said.code == 1
+    assert sentinel("status", "--json").code == 1
     assert lines[0] == "1 alert firing, 1 job"
     assert any("train runs out of memory in 45s" in line for line in lines)
 
@@ -134,6 +137,39 @@ def test_alerts_are_listed_the_worst_first(sentinel: Sentinel, daemon: SmallDaem
     lines = sentinel("alerts").out.splitlines()
 
     assert [line.split()[1] for line in lines[1:]] == ["firing", "pending"]
+
+
+def test_a_job_that_only_the_host_limits_shows_what_it_holds_itself() -> None:
+    job = {
+        "name": "train", "state": "running", "created": NOW, "memory": {
+            "used_bytes": 12 << 30, "limit_bytes": 16 << 30, "rss_bytes": 80 << 20, "constraint": "host",
+            "full_in_seconds": None,
+        },
+    }  # fmt: skip
+
+    row = job_table([job | {"ended": None}], NOW, width=200, paint=Paint(on=False))[1]
+
+    assert "80.0 MiB, host 75% full  " in row
+
+
+def test_events_of_what_does_not_exist_are_none_and_say_so(sentinel: Sentinel, daemon: SmallDaemon) -> None:
+    daemon.add_job("train")
+
+    assert sentinel("events", "--job", "trian").err == "sentinel: no job 'trian'\n  try: `train`\n"
+    assert sentinel("events", "--kind", "alrt").err == "sentinel: no event is of a kind `alrt`\n  try: `alert`\n"
+    assert sentinel("events", "--kind", "store.recovered") == (0, "", "no events\n")
+    none = sentinel("events", "-n", "0")
+    assert (none.code, none.err) == (2, "sentinel: --limit 0 shows nothing\n  try: --limit 50\n")
+
+
+@pytest.mark.parametrize("words", [["run", "--bogus"], ["rules"], ["checkpoint"], ["events", "-n", "few"]])
+def test_bad_usage_is_said_in_two_lines(sentinel: Sentinel, words: list[str]) -> None:
+    said = sentinel(*words)
+
+    assert said.code == 2
+    first, second = said.err.splitlines()
+    assert first.startswith("sentinel: ")
+    assert second == f"  try: `sentinel {words[0]} --help`"
 
 
 def test_events_are_lines(sentinel: Sentinel, daemon: SmallDaemon, running: Running) -> None:

@@ -11,7 +11,7 @@ from sentinel.daemon import overview
 from sentinel.daemon.hub import Hub
 from sentinel.daemon.pipeline import Pipeline
 from sentinel.model.alerts import Alert, AlertState, Reason, Transition
-from sentinel.model.families import JOB
+from sentinel.model.families import HOST, JOB
 from sentinel.model.jobs import Job, JobSpec, JobState
 from sentinel.model.labels import Labels
 from sentinel.rules.engine import Engine
@@ -57,6 +57,28 @@ def test_an_alert_that_is_over_says_how_long_and_why(
 
 def test_darkness_is_no_all_clear() -> None:
     assert "no all-clear" in said(FIRED, AlertState.RESOLVED, Reason.WENT_DARK)
+
+
+@pytest.mark.parametrize(("grows", "full_in_s"), [(0.0, None), (1e6, 4.0)])
+def test_against_the_whole_host_a_job_is_forecast_by_its_own_growth(grows: float, full_in_s: float | None) -> None:
+    window = Window(span_s=60, columns=60)
+    for at in range(10):
+        mine = {
+            "job_memory_used_bytes": 5e6,
+            "job_memory_limit_bytes": 1e7,
+            "job_memory_headroom_bytes": 4e6 + 1e5 * (-1) ** at,  # others come and go
+            "job_memory_rss_bytes": 1e6 + grows * at,
+        }
+        host = {"host_memory_total_bytes": 1e7}
+        window.append(HOST.batch(NOW + at, {(): tuple(host.get(metric.name) for metric in HOST.metrics)}))
+        window.append(JOB.batch(NOW + at, {("train",): tuple(mine.get(metric.name) for metric in JOB.metrics)}))
+    job = Job(id="j", name="train", uid=0, owner="", spec=JobSpec(("x",), "/"), state=JobState.RUNNING, since=NOW,
+              created=NOW)  # fmt: skip
+
+    found = overview.memory(window, job, NOW + 9)
+
+    assert found["constraint"] == "host"
+    assert found["full_in_seconds"] == (None if full_in_s is None else pytest.approx(full_in_s, abs=0.2))
 
 
 def test_a_job_that_has_ended_uses_nothing_though_another_has_its_name() -> None:
