@@ -48,6 +48,9 @@ class Daemon:
             self.heard.append((path, body))
         return {"job": {"id": "j1", "name": "train"}, "directory": "/state/jobs/j1"}
 
+    def get(self, path: str, *, timeout_s: float | None = None) -> Any:
+        raise Unreachable(f"nothing is asked in these stories, not even {path}")
+
     def close(self) -> None:
         pass
 
