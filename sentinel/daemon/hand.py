@@ -217,7 +217,8 @@ class Hand:
         if gone_at is not None and time.monotonic() - gone_at < _HASTE_FOR_S:
             pause = min(pause, _HASTE_S)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), pause)
+            async with asyncio.timeout(pause):
+                await self._wake.wait()
         self._wake.clear()
 
     def _may_go(self) -> bool:

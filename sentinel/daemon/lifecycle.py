@@ -212,7 +212,9 @@ async def _judge(house: House) -> None:
         house.judge()
         wait = house.rooms.engine.next_due() - house.clock.monotonic()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(house.wake.wait(), min(max(wait, 0.01), _TICK_S))
+            # wait_for would swallow a cancellation that comes together with the wake-up (Python 3.11): no end at TERM.
+            async with asyncio.timeout(min(max(wait, 0.01), _TICK_S)):
+                await house.wake.wait()
         house.wake.clear()
 
 

@@ -241,7 +241,8 @@ class RemoteHands:
                 await asyncio.sleep(min(0.05, left_s))
                 continue
             try:
-                await asyncio.wait_for(session.settled.wait(), min(0.5, left_s))
+                async with asyncio.timeout(min(0.5, left_s)):
+                    await session.settled.wait()
             except TimeoutError:
                 continue
 
