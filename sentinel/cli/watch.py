@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     name = answer["job"]["name"]
     if not spec.quiet:
         colours = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-        sys.stderr.write(banner(spec, _met(answer), spec.logs, colours=colours))
+        sys.stderr.write(banner(spec, _met(answer), spec.logs, colours=colours, adopted=True))
     print(name)
     return 0
 

@@ -24,6 +24,7 @@ def banner(
     colours: bool = False,
     home: str = "",
     deadline_s: float | None = None,
+    adopted: bool = False,
 ) -> str:
     """At most six lines. Each "no" names the option that changes it.
 
@@ -35,6 +36,7 @@ def banner(
         colours: Whether the reader is a terminal.
         home: Shortened to ~ where it begins a path.
         deadline_s: In how long a scheduler ends the job; None: there is none that says so.
+        adopted: Whether it ran before it was watched, so that nobody here can start it again or end it in time.
     """
     lines = [_head(spec, met, logs, home, colours)]
     if trouble:
@@ -45,8 +47,8 @@ def banner(
             ("checkpoints", _checkpoints(spec, met, home)),
             ("can be asked", _requests(spec)),
             ("told", _told(spec, met)),
-            ("retry", _retry(spec)),
-            ("limits", _limits(spec, met, deadline_s)),
+            ("retry", (False, "nobody here can start it again: sentinel run -- CMD") if adopted else _retry(spec)),
+            ("limits", _limits(spec, met, deadline_s, adopted=adopted)),
         )
     ]
     if met.facts.get("mode") == "observe":
@@ -133,7 +135,9 @@ def resumes(spec: JobSpec) -> bool:
     return "{checkpoint}" in " ".join(spec.argv)
 
 
-def _limits(spec: JobSpec, met: Registration, deadline_s: float | None, *, alone: bool = False) -> tuple[bool, str]:
+def _limits(
+    spec: JobSpec, met: Registration, deadline_s: float | None, *, alone: bool = False, adopted: bool = False
+) -> tuple[bool, str]:
     """Time, stalls, the scheduler's end, and memory, in one line."""
     words = []
     if deadline_s is not None:
@@ -148,7 +152,7 @@ def _limits(spec: JobSpec, met: Registration, deadline_s: float | None, *, alone
     if spec.stall_timeout_s is not None:
         words.append(f"stopped after {format_duration(spec.stall_timeout_s)} without progress")
     elif not alone:
-        words.append("a stall is only told (--stall-timeout)")
+        words.append("a stall is only told" + ("" if adopted else " (--stall-timeout)"))
     if alone:
         pass  # memory is the daemon's to measure
     elif spec.memory_limit_bytes is not None:
