@@ -13,13 +13,14 @@ from typing import Any
 from sentinel import __version__, paths
 from sentinel.api.client import ApiError, Client
 from sentinel.api.connect import reachable
-from sentinel.cli.colours import paint
+from sentinel.cli.colours import Paint, paint
 from sentinel.cli.common import add_json, counted, print_json
-from sentinel.cli.tables import plain
+from sentinel.cli.tables import plain, terminal_width, wrapped
 from sentinel.units import format_bytes
 
 OK, NOTE, BAD = "ok", "note", "bad"
 _COLOURS = {OK: "green", NOTE: "yellow", BAD: "red"}
+_TEXT_AT, _NARROW = 20, 60
 _FEW_WATCHES = 8192
 _LITTLE_SPACE = 256 << 20
 
@@ -54,12 +55,19 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json([asdict(finding) for finding in findings])
     else:
-        colours = paint()
-        for finding in findings:
-            print(f"{colours(f'{finding.state:<5}', _COLOURS[finding.state])}{finding.name:<15}{plain(finding.text)}")
-            if finding.hint:
-                print(f"{'':<20}try: {plain(finding.hint)}")
+        print("\n".join(line for finding in findings for line in lines(finding, paint(), terminal_width())))
     return 1 if any(finding.state == BAD for finding in findings) else 0
+
+
+def lines(finding: Finding, colours: Paint, width: int) -> list[str]:
+    """One finding; on a narrow terminal its text begins below its name."""
+    head = f"{colours(f'{finding.state:<5}', _COLOURS[finding.state])}{finding.name}"
+    texts = [plain(finding.text), *([f"try: {plain(finding.hint)}"] if finding.hint else [])]
+    indent = " " * (_TEXT_AT if width >= _NARROW else 5)
+    body = [line for text in texts for line in wrapped(text, width, indent)]
+    if width < _NARROW:
+        return [head, *body]
+    return [head + " " * (_TEXT_AT - 5 - len(finding.name)) + body[0].lstrip(), *body[1:]]
 
 
 def examine(environ: Mapping[str, str]) -> list[Finding]:

@@ -12,9 +12,10 @@ from typing import Any
 from sentinel.api.client import Client, path_with, quote
 from sentinel.cli.colours import OF_SEVERITY, Paint, paint
 from sentinel.cli.common import add_json, clock, print_json, print_line, reach, seconds
-from sentinel.cli.tables import plain
+from sentinel.cli.tables import plain, terminal_width, wrapped
 from sentinel.errors import UsageError, nearest
 
+_NARROW = 60
 _FAMILIES = frozenset(
     {
         "alert", "checkpoint", "collector", "gpu", "hook", "job", "log", "notification", "request", "sentinel",
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     limit = args.limit if args.limit is not None else 1000 if args.since is not None else 50
     since = time.time() - args.since if args.since is not None else None
     path = path_with("/v1/events", job=args.job, kind=args.kind, since=since, limit=limit)
-    colours = paint()
+    colours, width = paint(), terminal_width()
     with reach() as client:
         if not args.follow:
             found = client.get(path)
@@ -53,14 +54,14 @@ def run(args: argparse.Namespace) -> int:
                 print_json(found)
             else:
                 for event in found:
-                    print(line(event, colours))
+                    print(line(event, colours, width))
             return 0 if found else _none(client, args.job, args.kind)
         with client.stream(f"{path}&follow=1") as stream:
             for event in stream:
                 if args.json:
                     print_line(event)
                 else:
-                    print(line(event, colours), flush=True)
+                    print(line(event, colours, width), flush=True)
     print("sentinel: the daemon has ended the stream", file=sys.stderr)
     return 1
 
@@ -79,13 +80,16 @@ def _none(client: Client, job: str | None, kind: str | None) -> int:
     return 0
 
 
-def line(event: Mapping[str, Any], colours: Paint) -> str:
-    """One event as a line."""
+def line(event: Mapping[str, Any], colours: Paint, width: int = 1_000_000) -> str:
+    """One event as a line; as several where the terminal is narrow."""
     message = plain(event["message"])
     job = "" if not event["job"] or names(message, plain(event["job"])) else f" {plain(event['job'])}:"
     colour = OF_SEVERITY.get(event["severity"], "")
-    kind = colours(f"{event['kind']:<21}", "dim")
-    return f"{colours(clock(event['time']), 'dim')} {kind}{job} {colours(message, colour)}"
+    if width >= _NARROW:
+        kind = colours(f"{event['kind']:<21}", "dim")
+        return f"{colours(clock(event['time']), 'dim')} {kind}{job} {colours(message, colour)}"
+    head = colours(f"{clock(event['time'])} {event['kind']}{job.rstrip(':')}", "dim")
+    return "\n".join((head, *(colours(part, colour) for part in wrapped(message, width, "  "))))
 
 
 def names(message: str, job: str) -> bool:

@@ -7,7 +7,7 @@ import sys
 
 from sentinel.cli.colours import paint
 from sentinel.cli.common import add_json, print_json, reach
-from sentinel.cli.tables import Cell, Column, table, terminal_width
+from sentinel.cli.tables import Cell, Column, left_out, plain, table, terminal_width
 
 EPILOG = """\
 examples:
@@ -41,7 +41,11 @@ def run(args: argparse.Namespace) -> int:
         for name, right in zip(found["columns"], numbers, strict=True)
     ]
     rows = [[_cell(value) for value in row] for row in found["rows"]]
-    print("\n".join(table(columns, rows, width=terminal_width(), paint=paint())))
+    width = terminal_width()
+    if missing := left_out(columns, rows, width=width):
+        words = ", ".join(plain(name) for name in missing)
+        print(f"sentinel: no room for {words}; --json prints all", file=sys.stderr)
+    print("\n".join(table(columns, rows, width=width, paint=paint())))
     return 0
 
 

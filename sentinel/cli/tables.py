@@ -54,14 +54,29 @@ def table(
 ) -> list[str]:
     """The lines of a table, its heading first. Cells lose control characters and line breaks."""
     cells = [[_clean(cell) for cell in row] for row in rows]
-    widths = [
-        max([display_width(column.title), *(display_width(row[index].text) for row in cells)])
-        for index, column in enumerate(columns)
-    ]
+    widths = _widths(columns, cells)
     shown = _fit(columns, widths, width - len(indent))
     lines = [indent + _line(columns, [Cell(column.title, "dim") for column in columns], widths, shown, paint)]
     lines += [indent + _line(columns, row, widths, shown, paint) for row in cells]
     return lines
+
+
+def left_out(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]], *, width: int) -> list[str]:
+    """The titles of the columns for which such a table has no room."""
+    widths = _widths(columns, [[_clean(cell) for cell in row] for row in rows])
+    shown = _fit(columns, widths, width)
+    return [column.title for index, column in enumerate(columns) if index not in shown]
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """`text` in indented lines of at most `width` cells; only a single word may be longer."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and display_width(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(indent + word)
+    return lines or [indent]
 
 
 def display_width(text: str) -> int:
@@ -98,6 +113,13 @@ def bar(ratio: float | None, width: int) -> str:
         return "·" * width
     full = round(min(1.0, ratio) * width)
     return "█" * full + "░" * (width - full)
+
+
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Cell]]) -> list[int]:
+    return [
+        max([display_width(column.title), *(display_width(row[index].text) for row in cells)])
+        for index, column in enumerate(columns)
+    ]
 
 
 def _clean(cell: str | Cell) -> Cell:

@@ -41,7 +41,7 @@ class Sender:
     def handle(self, frame: Any) -> dict[str, Any]:
         """Answer one frame."""
         if frame["op"] == "check":
-            return {"problems": [self._problem(url) for url in frame["urls"]]}
+            return {"problems": [self._service(url)[1] for url in frame["urls"]]}
         for parcel in frame["parcels"]:
             work = threading.Thread(target=self._send, args=(parcel, float(frame["timeout_s"])), daemon=True)
             work.start()
@@ -61,12 +61,9 @@ class Sender:
         receipt = {"id": parcel["id"], "delivered": False, "error": "", "retry_after_s": None, "hopeless": False}
         wishes: list[float] = []
         _wishes.set(wishes)
-        try:
-            service = self._apprise.Apprise.instantiate(parcel["url"], asset=self._asset, suppress_exceptions=False)
-            if service is None:
-                raise ValueError("no such kind of address")
-        except Exception as fault:
-            receipt.update(hopeless=True, error=_why(parcel["url"], str(fault)))
+        service, problem = self._service(parcel["url"])
+        if problem is not None:
+            receipt.update(hopeless=True, error=problem)
             self._done.put(receipt)
             return
         try:
@@ -90,12 +87,17 @@ class Sender:
             receipt["retry_after_s"] = max(wishes)
         self._done.put(receipt)
 
-    def _problem(self, url: str) -> str | None:
+    def _service(self, url: str) -> tuple[Any, str | None]:
+        """What sends to an address, and what is wrong with it, or None."""
         try:
-            found = self._apprise.Apprise.instantiate(url, asset=self._asset, suppress_exceptions=False)
+            found: Any = self._apprise.Apprise.instantiate(url, asset=self._asset, suppress_exceptions=False)
         except Exception as fault:
-            return _why(url, str(fault))
-        return None if found is not None else _why(url, "")
+            return None, _why(url, str(fault))
+        if found is None:
+            return None, _why(url, "")
+        if type(found).__name__ == "NotifyNtfy" and not found.topics:  # apprise takes it, and has nowhere to send to
+            return None, "it names no topic"
+        return found, None
 
 
 def _why(url: str, said: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from sentinel.api.client import Client
 from sentinel.cli import doctor
 from sentinel.cli.colours import Paint
+from sentinel.cli.events import line
 from sentinel.cli.status import job_table, screen
 from sentinel.model.alerts import AlertState
 from sentinel.model.jobs import JobState
@@ -150,6 +151,21 @@ def test_a_job_that_only_the_host_limits_shows_what_it_holds_itself() -> None:
     row = job_table([job | {"ended": None}], NOW, width=200, paint=Paint(on=False))[1]
 
     assert "80.0 MiB, host 75% full  " in row
+
+
+def test_narrow_terminals_are_wrapped_for(monkeypatch: pytest.MonkeyPatch, sentinel: Sentinel) -> None:
+    event = {"time": NOW, "kind": "job.failed", "job": "x", "severity": "info", "message": "x: " + "word " * 12}
+    finding = doctor.Finding("signals", "bad", "this kernel has no pidfd, so no signal is ever sent", "Linux 5.3")
+
+    for text in (*line(event, Paint(on=False), 40).split("\n"), *doctor.lines(finding, Paint(on=False), 40)):
+        assert len(text) <= 40
+    wide = doctor.lines(finding, Paint(on=False), 200)
+    assert wide == [
+        "bad  signals        this kernel has no pidfd, so no signal is ever sent",
+        "                    try: Linux 5.3",
+    ]
+    monkeypatch.setenv("COLUMNS", "20")
+    assert all(len(text) <= 30 for text in sentinel("doctor").out.splitlines() if "/" not in text)
 
 
 def test_events_of_what_does_not_exist_are_none_and_say_so(sentinel: Sentinel, daemon: SmallDaemon) -> None:

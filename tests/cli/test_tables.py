@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentinel.cli.colours import Paint, paint
-from sentinel.cli.tables import Cell, Column, bar, cut, display_width, plain, table
+from sentinel.cli.tables import Cell, Column, bar, cut, display_width, left_out, plain, table, wrapped
 
 PLAIN = Paint(on=False)
 COLUMNS = [
@@ -89,3 +89,16 @@ def test_colours_do_not_count_as_width() -> None:
     rows: list[list[str | Cell]] = [[Cell("a", "red"), "b"]]
 
     assert table([Column("LONG"), Column("B")], rows, width=80, paint=Paint(on=True))[1] == "\x1b[31ma\x1b[0m     b"
+
+
+def test_text_is_wrapped_between_words() -> None:
+    assert wrapped("one two three", 9, "  ") == ["  one two", "  three"]
+    assert wrapped("a-word-too-long b", 8, "    ") == ["    a-word-too-long", "    b"]
+    assert wrapped("", 8) == [""]
+
+
+def test_columns_without_room_are_named() -> None:
+    columns, rows = [Column("a", least=3), Column("b", weight=1)], [["x" * 9, "y" * 9]]
+
+    assert left_out(columns, rows, width=80) == []
+    assert left_out(columns, rows, width=9) == ["b"]

@@ -139,6 +139,8 @@ def test_both_forms_of_retry_after() -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
+        ("ntfy://", "it names no topic"),
+        ("json://", "it is not a whole json:// address"),
         ("slak://aaaaaaaaa/bbbbbbbbb", "no such kind of address; did you mean slack://?"),
         ("no scheme at all", "it has no scheme"),
         ("slack://short", "Slack"),
