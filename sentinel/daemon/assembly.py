@@ -105,7 +105,7 @@ def build(settings: Settings, place: Place, clock: Clock) -> House:
         store.put_event(happened)
         if journals(happened):
             with contextlib.suppress(JournalUnavailable):  # whoever caused it has said so
-                journal.append(EVENT, encode(happened))
+                journal.append(EVENT, encode(happened), synced=False)
 
     hub = Hub(keep)
 

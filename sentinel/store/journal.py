@@ -75,8 +75,14 @@ class JournalFile:
         """Whether somebody removed it while we had it open: what is written there now is lost with our process."""
         return self._descriptor is not None and not self._path.exists()
 
-    def append(self, kind: str, data: Mapping[str, object]) -> None:
+    def append(self, kind: str, data: Mapping[str, object], *, synced: bool = True) -> None:
         """Make one record durable. When this returns it is on the disk.
+
+        Args:
+            kind: Which room it belongs to.
+            data: Plain JSON.
+            synced: False leaves it to the next record to take it to the disk: it survives
+                our own death, though not the machine's.
 
         Raises:
             JournalUnavailable: It is not; nothing of it will be replayed, unless the
@@ -88,7 +94,7 @@ class JournalFile:
                     raise FileNotFoundError(errno.ENOENT, "it was removed")  # until it is begun anew
                 if self._descriptor is None:
                     self._open()
-                self._write(_line(self._seq + 1, self._clock.now(), kind, data))
+                self._write(_line(self._seq + 1, self._clock.now(), kind, data), synced=synced)
             except OSError as error:
                 raise _unavailable(self._path, error) from error
             self._seq += 1
@@ -178,13 +184,14 @@ class JournalFile:
         with contextlib.suppress(OSError):
             self._fill(_AHEAD)
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, line: bytes, *, synced: bool) -> None:
         assert self._descriptor is not None
         if self._filled - self._offset < len(line):
             self._fill(len(line))
         try:
             _write_all(self._descriptor, line, self._offset)
-            os.fdatasync(self._descriptor)
+            if synced:
+                os.fdatasync(self._descriptor)
         except OSError:
             with contextlib.suppress(OSError):
                 _write_all(self._descriptor, bytes(len(line)), self._offset)

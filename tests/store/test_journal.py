@@ -223,3 +223,11 @@ def test_one_that_was_removed_takes_no_record_until_it_is_begun_anew(tmp_path: P
 
     assert numbers(opened(path)) == [1, 3]
     assert not journal.removed
+
+
+def test_a_record_left_to_the_next_is_replayed_after_our_own_death(tmp_path: Path) -> None:
+    journal = opened(tmp_path / "journal")
+    journal.append("event", {"number": 1}, synced=False)
+    journal.append("job", {"number": 2})
+
+    assert numbers(opened(tmp_path / "journal")) == [1, 2]
