@@ -224,6 +224,11 @@ async def _tick(house: House) -> None:
         await asyncio.sleep(_TICK_S)
 
 
+def _watching(house: House) -> str:
+    jobs = len(house.rooms.register.living())
+    return f"STATUS=watching {jobs} job{'' if jobs == 1 else 's'}"
+
+
 async def _serve_manager(house: House, service: ServiceManager) -> None:
     """Say when we are ready; feed the watchdog only while something is really observed."""
     ready = False
@@ -232,9 +237,9 @@ async def _serve_manager(house: House, service: ServiceManager) -> None:
         if observed and not ready:
             ready = house.core.ready = True
             memory.settle()
-            service.tell("READY=1", f"STATUS=watching {len(house.rooms.register.living())} jobs")
+            service.tell("READY=1", _watching(house))
         if observed and service.watchdog_s is not None:
-            service.tell("WATCHDOG=1", f"STATUS=watching {len(house.rooms.register.living())} jobs")
+            service.tell("WATCHDOG=1", _watching(house))
         await asyncio.sleep(0.1 if not ready else min(2.0, (service.watchdog_s or 4.0) / 3))
 
 
