@@ -101,7 +101,7 @@ def job_end(
         checkpoint: Its newest whole one.
         requests: What was asked of its last attempt, oldest first.
         at: Now (Unix seconds).
-        left_open: Alerts that were told to fire and have ended only because the job has.
+        left_open: Alerts that fired and have ended only because the job has.
     """
     ended = job.ended or at
     ran = format_duration(max(0.0, ended - (job.attempt_started or job.created)))

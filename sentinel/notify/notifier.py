@@ -59,7 +59,7 @@ class Notifier:
         courier: Carries letters.
         clock: The time.
         settings: Receivers and the route.
-        find: Jobs, also those that ended lately, by id.
+        find: Jobs, also those that ended lately, by id or name.
         jobs_of: The jobs an alert is about.
         requests_of: What was asked because of an alert.
         requests_to: What was asked of a job, by its id.
@@ -94,6 +94,7 @@ class Notifier:
         self._publish = publish
         self._courier = courier
         self._clock = clock
+        self._find = find
         self._jobs_of = jobs_of
         self._requests_of = requests_of
         self._requests_to = requests_to
@@ -164,7 +165,7 @@ class Notifier:
             self._hear_firing(change, at)
         elif change.resolving:
             self._say_what_is_due(change.alert, at)
-            job = next((job for job in self._jobs_of(change.alert) if job.name == change.alert.job), None)
+            job = self._find(change.alert.job) if change.alert.job is not None else None
             if change.reason is Reason.JOB_ENDED and job is not None:
                 self._hear_end_of(job, change.alert, at)
             else:

@@ -14,7 +14,7 @@ from sentinel.model.requests import Request
 
 Publish = Callable[[Event], None]
 FindJob = Callable[[str], Job | None]
-"""A job by id, ended ones included as long as they are remembered; or a living one by name."""
+"""A job by id; else the living one of that name; else the last that had it, as long as it is remembered."""
 JobsOf = Callable[[Alert], Sequence[Job]]
 """The jobs an alert is about."""
 RequestsOf = Callable[[Alert], Sequence[Request]]

@@ -144,11 +144,15 @@ def checkpoint_name(checkpoint: Checkpoint) -> str:
 
 
 def event_message(event: Event) -> str:
-    """The words, without the job's name before a colon: it stands beside them. A whole checkpoint needs few."""
+    """The words, without the job's name before all others: it stands beside them. A whole checkpoint needs few."""
     if event.kind == "checkpoint.complete" and event.checkpoint and event.checkpoint.size is not None:
         name = checkpoint_name(event.checkpoint)
         return f"{name}, {format_bytes(event.checkpoint.size)}: {literal(event.checkpoint.path)}"
-    return literal(event.message.removeprefix(f"{event.job}: ") if event.job else event.message)
+    words = event.message
+    if event.job:
+        words = words.removeprefix(f"{event.job}: ")
+        words = words.removeprefix(f"{event.job} ") if words.startswith(f"{event.job} (") else words
+    return literal(words)
 
 
 def event_style(event: Event) -> str:

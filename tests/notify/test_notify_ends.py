@@ -48,6 +48,21 @@ async def test_one_crash_is_one_message() -> None:
     assert len(desk.carrier.parcels) == 2
 
 
+async def test_an_alert_that_was_not_told_yet_is_told_by_the_end() -> None:
+    desk = Desk()
+    desk.jobs["j1"] = a_job()
+    alarm = firing()
+    desk.notifier.on_transition(alarm)
+    desk.jobs["j1"] = job = ended()
+    desk.notifier.on_transition(resolving(alarm, NOW, Reason.JOB_ENDED))
+    desk.notifier.on_job_end(job)
+    await desk.after(600)
+
+    (message,) = desk.carrier.parcels
+    assert message.title == "llama failed after 2h"
+    assert "open at the end: MemoryLow, llama runs out of memory" in message.body
+
+
 async def test_whoever_does_not_hear_of_the_end_hears_that_the_alert_is_over_and_that_it_is_no_all_clear() -> None:
     desk = Desk()
     desk.jobs["j1"] = a_job(notify=OWN)

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sentinel.tui import snapshot as reading
+from sentinel.tui.cells import event_message
 from sentinel.tui.job import checkpoints
 from sentinel.tui.jobs_table import layout
 from sentinel.tui.questions import Answered, questions
@@ -78,6 +79,18 @@ def test_a_receiver_that_is_down_is_no_fault_of_sentinel() -> None:
 
     assert seen.faults == ()
     assert seen.unheard == ("2 messages wait for receiver down: HTTP 503",)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("leaky: attempt 1 runs", "attempt 1 runs"),
+        ("leaky (5 times): ERROR 429", "(5 times): ERROR 429"),
+        ("leaky runs out of memory in 9 s", "leaky runs out of memory in 9 s"),
+    ],
+)
+def test_the_name_that_stands_beside_the_words_is_not_said_before_them(message: str, shown: str) -> None:
+    assert event_message(reading.event(event("log.note", message, job="leaky"))) == shown
 
 
 def test_a_job_that_has_ended_is_shown_beside_the_living() -> None:
