@@ -164,11 +164,11 @@ class Notifier:
         if change.firing:
             self._hear_firing(change, at)
         elif change.resolving:
-            self._say_what_is_due(change.alert, at)
             job = self._find(change.alert.job) if change.alert.job is not None else None
             if change.reason is Reason.JOB_ENDED and job is not None:
                 self._hear_end_of(job, change.alert, at)
             else:
+                self._say_what_is_due(change.alert, at)
                 self._hear_over(change.alert, change.reason.value, at)
 
     def on_job_end(self, job: Job) -> None:
@@ -350,12 +350,16 @@ class Notifier:
             if member is None:
                 continue
             if group.receiver != self._receiver_of_end(job):
+                if not member.told and group.due is not None and group.due <= at:
+                    self._flush(group, at)
+                    group = self._groups[group.id]
                 heard = router.hear(group, alert, at, self._directory.settings.route, ended=Reason.JOB_ENDED.value)
                 self._groups[group.id] = heard
                 continue
             self._groups[group.id] = forgotten = router.forget(group, alert.id)
-            if member.told:
+            if job.id not in self._ended:
                 self._left_open.setdefault(job.id, []).append(alert)
+            if member.told:
                 self._write_flush({"group": encode(forgotten)}, [])
 
     def _look_for_refusals(self, at: float) -> None:
