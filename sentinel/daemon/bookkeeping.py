@@ -139,6 +139,7 @@ class Books:
     def _jumped_since(self, since: float) -> float:
         return sum(jumped for at, jumped in self._jumps if at > since)
 
+
 class _Pace:
     """How far apart the signs of life of a job are."""
 

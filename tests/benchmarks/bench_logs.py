@@ -107,7 +107,9 @@ def main() -> None:
             timeout=600, check=False,
         )  # fmt: skip
         took = time.perf_counter() - began
-        print(f"grep -E:  {part.stat().st_size / took / 1e6:7.1f} MB/s  ({done.stdout.strip() or done.stderr.strip()} lines)")
+        print(
+            f"grep -E:  {part.stat().st_size / took / 1e6:7.1f} MB/s  ({done.stdout.strip() or done.stderr.strip()} lines)"
+        )
 
 
 def _memory_mib() -> float:

@@ -50,7 +50,9 @@ def test_an_oom_is_retried_one_level_down_from_the_checkpoint_and_billed(
     assert (entry["job"], entry["attempts"], entry["state"]) == ("train", 2, "succeeded")
     assert entry["lost_cost"] == pytest.approx(first["lost_s"], rel=0.01)
     assert "train" in household.sentinel("report").stdout
-    until(lambda: household.client().get("/api/v1/query?query=host_idle_cost_total>0")["data"]["result"], 15, "the cost")
+    until(
+        lambda: household.client().get("/api/v1/query?query=host_idle_cost_total>0")["data"]["result"], 15, "the cost"
+    )
 
 
 def test_the_audit_of_a_bare_job_finds_what_is_missing(household: Household) -> None:

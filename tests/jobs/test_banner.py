@@ -89,7 +89,9 @@ def test_without_a_daemon_only_what_the_supervisor_does_itself_is_said_to_be_don
 
 
 def test_what_a_daemon_said_when_it_could_not_start_is_said_in_one_line() -> None:
-    trouble = "a daemon did not come up. It said:\n/c.yaml:1:7: bad mode\n    1 | mode: x\n      |       ^\n  try: `act`"
+    trouble = (
+        "a daemon did not come up. It said:\n/c.yaml:1:7: bad mode\n    1 | mode: x\n      |       ^\n  try: `act`"
+    )
 
     said = banner(FULL, Registration("", "train"), ["/log"], trouble=trouble)
 
