@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import sentinel
 from sentinel.model.requests import RequestKind
 from sentinel.rules.check import check
 from sentinel.rules.template_functions import ARITY
 from sentinel.rules.testing import run
 
-PAGE = (Path(__file__).resolve().parents[2] / "sentinel" / "docs" / "rules.md").read_text(encoding="utf-8")
+PAGE = Path(sentinel.__file__).with_name("docs").joinpath("rules.md").read_text(encoding="utf-8")
 
 
 def test_the_example_and_its_story_hold(tmp_path: Path) -> None:

@@ -249,6 +249,9 @@ class _Quiet:
     def last_output(self, job_id: str) -> float | None:
         return None
 
+    def progress(self, job_id: str) -> tuple[int | None, float | None]:
+        return None, None
+
 
 def test_time_asleep_is_no_work_at_risk() -> None:
     board = Board()

@@ -160,4 +160,5 @@ def test_nothing_else_in_sentinel_sends_signals() -> None:
         str(path.relative_to(package)) for path in package.rglob("*.py") if any(way in path.read_text() for way in ways)
     }
 
-    assert found - {"system/frames.py"} == {"system/signals.py"}
+    # These end a child of their own that they have not waited for yet, so its pid can be nobody else's.
+    assert found - {"system/frames.py", "jobs/schedulers.py"} == {"system/signals.py"}
