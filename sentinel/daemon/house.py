@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LOOK_AT_LOGS_S = 0.2
+LOOK_AT_LOGS_S = 0.5
 RESTORE_WITHIN_S = 7 * 86400.0
 _MEMORY = tuple(metric.name for metric in JOB.metrics if metric.name.startswith("job_memory"))
 _BOOKS_EVERY_S = 2.0

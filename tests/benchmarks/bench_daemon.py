@@ -43,11 +43,13 @@ def main() -> None:
         while not Path(place, "s.sock").exists():
             time.sleep(0.01)
         print(f"daemon: socket after {time.monotonic() - ready:.2f} s")
+        Path(place, "ckpt").mkdir()
+        Path(place, "ckpt", "step-1.bin").write_bytes(b"x")
         jobs = [
             subprocess.Popen(
                 [
                     *(sys.executable, "-m", "sentinel", "run", "--name", f"job{number}", "--quiet"),
-                    *("--checkpoints", place, "--memory-limit", "1GiB", "--", sys.executable, "-c", JOB),
+                    *("--checkpoints", f"{place}/ckpt", "--memory-limit", "1GiB", "--", sys.executable, "-c", JOB),
                 ],
                 env=environ,
                 stdout=subprocess.DEVNULL,
